@@ -1,0 +1,1 @@
+"""What chatcodec costs, side by side with what else there is: `python -m benchmarks` prints one table."""

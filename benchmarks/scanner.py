@@ -1,0 +1,100 @@
+"""Hand-written scanners: the limit that a parser in Python can be measured against.
+
+Each is the shortest way from a *well-formed* completion, as its format's renderer writes it for a message with reasoning, to
+the same message, with `str.find` and slices: no diagnostics, no spans, no tolerance, no stream.  Arguments are typed by the
+tools' JSON Schema, plain types only; the message is put together by the library's own quick constructor.  A format without a scanner has none to be measured against.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from chatcodec import Message
+from chatcodec.messages import assistant_message
+
+Scanner = Callable[[str, list[dict[str, Any]] | None], Message]
+
+_CASTS: dict[str, Callable[[str], Any]] = {
+    "integer": int,
+    "number": json.loads,
+    "object": json.loads,
+    "array": json.loads,
+    "boolean": {"true": True, "True": True, "false": False, "False": False}.__getitem__,
+}
+
+
+def qwen3_5(text: str, tools: list[dict[str, Any]] | None) -> Message:
+    """Reasoning, `</think>`, content, then XML with layout newlines."""
+    find, startswith = text.find, text.startswith
+    end = find("\n</think>\n\n")
+    reasoning = text[:end]
+    position = end + 11
+    start = find("<tool_call>\n<function=", position)
+    if start < 0:
+        return assistant_message(text[position:-10], reasoning, ())
+    content = text[position : start - 2] if start > position else None
+    calls = []
+    while start >= 0:
+        start += 22
+        end = find(">\n", start)
+        name = text[start:end]
+        properties = _properties(name, tools)
+        arguments: dict[str, Any] = {}
+        position = end + 2
+        while startswith("<parameter=", position):
+            start = position + 11
+            end = find(">\n", start)
+            key = text[start:end]
+            start = end + 2
+            end = find("\n</parameter>\n", start)
+            kind = properties[key]["type"]
+            arguments[key] = text[start:end] if kind == "string" else _CASTS[kind](text[start:end])
+            position = end + 14
+        calls.append((name, arguments))
+        start = find("<tool_call>\n<function=", position)
+    return assistant_message(content, reasoning, calls)
+
+
+def solar_open2(text: str, tools: list[dict[str, Any]] | None) -> Message:
+    """Reasoning, `<|think:end|>`, content, then calls between special tokens."""
+    find, startswith = text.find, text.startswith
+    end = find("<|think:end|>")
+    reasoning = text[:end]
+    position = end + 13
+    start = find("<|tool_call:start|>", position)
+    if start < 0:
+        return assistant_message(text[position:-10], reasoning, ())
+    content = text[position:start] or None
+    calls = []
+    while start >= 0:
+        start += 19
+        end = find("\n", start)
+        name = text[start:end]
+        properties = _properties(name, tools)
+        arguments: dict[str, Any] = {}
+        position = end + 1
+        while startswith("<|tool_arg:start|>", position):
+            start = position + 18
+            end = find("<|tool_arg:value|>", start)
+            key = text[start:end]
+            start = end + 18
+            end = find("<|tool_arg:end|>\n", start)
+            kind = properties[key]["type"]
+            arguments[key] = text[start:end] if kind == "string" else _CASTS[kind](text[start:end])
+            position = end + 17
+        calls.append((name, arguments))
+        start = find("<|tool_call:start|>", position)
+    return assistant_message(content, reasoning, calls)
+
+
+#: The scanner of a format, by its name.
+SCANNERS: dict[str, Scanner] = {"qwen3_5": qwen3_5, "solar_open2": solar_open2}
+
+
+def _properties(name: str, tools: list[dict[str, Any]] | None) -> dict[str, Any]:
+    for tool in tools or ():
+        function = tool["function"]
+        if function["name"] == name:
+            properties: dict[str, Any] = function["parameters"]["properties"]
+            return properties
+    return {}

@@ -1,0 +1,294 @@
+"""A format: one chat template in both directions.
+
+Rules of this module:
+
+* `Format` holds what a format's module declares, and turns calls from outside into work for the renderer, the machine and
+  the assembler; it knows no format;
+* only `CodecError`s leave it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn, Protocol, get_args
+
+import regex
+
+from .assembler import HANDLERS, Assembler, FinishReason, Layout, Policy, Refused, Reply, Settings
+from .errors import CodecError, Loss, ParseError, RenderError, nearest
+from .events import Event
+from .grammar import compile_tables, markers
+from .machine import Machine, Node, Unexpected, build_nodes
+from .messages import Conversation, Door, Message, Tool, admit
+from .prompt import Misfit, PromptReader, handlers
+from .wire import Rendered, Wire
+
+
+_PROSE = 80  #: a marker longer than this is a paragraph of instructions
+_TAG = regex.compile(r"<\|[^|<>]*\|>|</?[A-Za-z][\w:.-]*[>=]?")
+
+
+class Refuse(Protocol):
+    """Raises the format's RenderError: where, which code, why, and the template's own words if it has any."""
+
+    def __call__(self, path: str, code: str, detail: str, reason: str | None = None) -> NoReturn: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A template option: the types its value may have, its default, the values that the template knows, if they are few."""
+
+    types: tuple[type, ...]
+    default: Any
+    description: str
+    values: tuple[Any, ...] | None = None
+
+
+GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next assistant turn")
+
+
+@dataclass(frozen=True, eq=False)
+class Format:
+    """One chat template: its declaration, and what can be done with it.
+
+    `write(wire, messages, tools, options, refuse)` renders.  `starts` are the grammar's start rules by how a prompt ends;
+    the last is the default.  `generation_prompt(options)` is the text that opens the next assistant turn.
+    `read(reader)` makes a conversation of a prompt, from what its rules and `notes` said.  `losses(...)` names what the
+    format's own text cannot give back.  `words` are the template's own words for refusals, by code.
+    """
+
+    name: str
+    title: str
+    options: Mapping[str, Option]
+    write: Callable[[Wire, list[dict[str, Any]], Sequence[Tool], Mapping[str, Any], Refuse], None]
+    generation_prompt: Callable[[Mapping[str, Any]], str]
+    starts: tuple[tuple[str, str], ...]
+    read: Callable[[PromptReader], tuple[list[dict[str, Any]], dict[str, Any]]]
+    losses: Callable[[list[dict[str, Any]], Sequence[Tool], Mapping[str, Any]], Iterable[Loss]]
+    parts: frozenset[str] = frozenset()
+    flat_calls: bool = False
+    layout: Mapping[str, Layout] = field(default_factory=dict)
+    empty_reasoning: bool = False
+    notes: tuple[str, ...] = ()
+    words: Mapping[str, str] = field(default_factory=dict)
+    reserved_in_names: tuple[str, ...] = ()
+    _nodes: dict[str, tuple[list[Node], int]] = field(default_factory=dict, repr=False)
+
+    # -- rendering
+
+    def render(self, messages: Iterable[Mapping[str, Any] | Message], tools: Sequence[Tool] | None = None, **options: Any) -> Rendered:
+        """The text of the model's own chat template for these messages, tools and options.
+
+        Raises RenderError for what the format cannot write, with the path of the place at fault.
+        """
+        chosen = self._options(options)
+        admitted = admit(messages, self._door)
+        declared = self._check_tools(tools)
+        wire: Wire = []
+        try:
+            self.write(wire, admitted, declared, chosen, self._refuse)
+        except (RecursionError, ValueError, TypeError) as error:
+            if isinstance(error, CodecError):
+                raise
+            self._refuse("messages", "bad_message", f"a value that JSON cannot hold: {error}")
+        return Rendered(self, wire, admitted, declared, chosen)
+
+    def _refuse(self, path: str, code: str, detail: str, reason: str | None = None) -> NoReturn:
+        raise RenderError(self.name, path, code, detail, reason=reason or self.words.get(code)) from None
+
+    @cached_property
+    def _door(self) -> Door:
+        return Door(self.parts, self.flat_calls, self._refuse)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        return {name: option.default for name, option in self.options.items()}
+
+    def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        chosen = self._defaults.copy()
+        for name, value in given.items():
+            option = self.options.get(name)
+            if option is None:
+                known = ", ".join(self.options)
+                self._refuse(f"options.{name}", "unknown_option", f"unknown option {name!r}{nearest(name, self.options)}; there are {known}")
+            if not isinstance(value, option.types) or (isinstance(value, bool) and bool not in option.types):
+                wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in option.types)
+                self._refuse(f"options.{name}", "bad_option", f"{name} must be {wanted}, not {value!r}")
+            chosen[name] = value
+        return chosen
+
+    def _check_tools(self, tools: Any) -> Sequence[Tool]:
+        if tools is None:
+            return ()
+        if not isinstance(tools, Sequence) or isinstance(tools, (str, bytes)):
+            self._refuse("tools", "bad_tool", f"tools must be a list, not {type(tools).__name__}")
+        for index, tool in enumerate(tools):
+            if not isinstance(tool, Mapping):
+                self._refuse(f"tools[{index}]", "bad_tool", f"a tool must be an object, not {type(tool).__name__}")
+            function = tool.get("function", tool)
+            if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
+                self._refuse(f"tools[{index}]", "missing_tool_name", "a tool must have a function with a name")
+        return tools
+
+    # -- parsing
+
+    def parse(
+        self,
+        text: str,
+        *,
+        tools: Sequence[Tool] | None = None,
+        prompt: Rendered | str | None = None,
+        finish_reason: FinishReason | None = None,
+        policy: Policy = "recover",
+        infer_types: bool = False,
+        **options: Any,
+    ) -> Reply:
+        """What a completion says.
+
+        `tools` type the arguments; without them every argument is text, or with `infer_types` whatever JSON it is.
+        `prompt` is what the completion continues, and tells in which state it starts; without it the options do.
+        `finish_reason` is why the engine stopped.  Raises ParseError only for `policy="strict"`.
+        """
+        self._check_text(text)
+        sink, machine, _ = self._open(None, tools, prompt, policy, infer_types, options)
+        sink.finish_reason = self._finish_reason(finish_reason)
+        try:
+            machine.feed(text, final=True)
+            return sink.finish(len(text))
+        except Refused as refused:
+            raise self._refused(refused, text, sink) from None
+
+    def stream(
+        self,
+        *,
+        tools: Sequence[Tool] | None = None,
+        prompt: Rendered | str | None = None,
+        policy: Policy = "recover",
+        infer_types: bool = False,
+        **options: Any,
+    ) -> "Stream":
+        """A parse that is fed in pieces of any size.  The arguments are those of `parse`."""
+        events: list[Event] = []
+        sink, machine, start = self._open(events, tools, prompt, policy, infer_types, options)
+        return Stream(self, start, sink, machine, keeps_text=policy == "strict")
+
+    def _open(
+        self, events: list[Event] | None, tools: Any, prompt: Any, policy: str, infer_types: bool, options: Mapping[str, Any]
+    ) -> tuple[Assembler, Machine, str]:
+        if policy not in get_args(Policy):
+            raise CodecError(f"{self.name}: unknown policy {policy!r}{nearest(str(policy), get_args(Policy))}")
+        settings = Settings(self.layout, self.empty_reasoning, self._check_tools(tools) if tools is not None else None, policy, infer_types)  # type: ignore[arg-type]
+        if prompt is None:
+            ending = self.generation_prompt(self._options(options) if options else self._defaults)
+        else:
+            ending = prompt.text if isinstance(prompt, Rendered) else prompt
+            self._check_text(ending)
+        start = next((start for suffix, start in self.starts if ending.endswith(suffix)), self.starts[-1][1])
+        nodes, depth = self.nodes(start)
+        sink = Assembler(settings, events)
+        return sink, Machine(nodes, sink, depth), start
+
+    def nodes(self, start: str) -> tuple[list[Node], int]:
+        """The automaton of a start rule, compiled on its first use, and the depth of its stack."""
+        found = self._nodes.get(start)
+        if found is None:
+            tables = compile_tables(self.name, start)
+            found = build_nodes(tables, handlers(self.notes) if tables.strict else HANDLERS), tables.depth
+            self._nodes[start] = found
+        return found
+
+    def _check_text(self, text: Any) -> None:
+        if not isinstance(text, str):
+            raise CodecError(f"{self.name}: the text must be a string, not {type(text).__name__}")
+
+    def _finish_reason(self, given: Any) -> Any:
+        if given is not None and given not in get_args(FinishReason):
+            known = get_args(FinishReason)
+            raise CodecError(f"{self.name}: unknown finish_reason {given!r}{nearest(str(given), known)}; there are {', '.join(known)}")
+        return given
+
+    def _refused(self, refused: Refused, text: str, sink: Assembler) -> ParseError:
+        diagnostic = refused.diagnostic
+        reason = diagnostic.code + (f" ({diagnostic.detail})" if diagnostic.detail else "")
+        return ParseError(self.name, text, diagnostic.span[0], reason, diagnostics=[*sink.diagnostics, diagnostic])
+
+    def parse_prompt(self, text: str) -> Conversation:
+        """The messages, tools and options that render to this text.  Raises ParseError where it is no prompt of the format."""
+        self._check_text(text)
+        nodes, depth = self.nodes("prompt")
+        reader = PromptReader(Settings({}, self.empty_reasoning))
+        try:
+            Machine(nodes, reader, depth).feed(text, final=True)
+            messages, options = self.read(reader)
+        except Unexpected as error:
+            raise ParseError(self.name, text, error.position, "this does not belong in a prompt", expected=error.expected) from None
+        except Misfit as error:
+            raise ParseError(self.name, text, error.position, error.reason) from None
+        return Conversation.model_validate({"messages": messages, "tools": reader.tools or None, "options": options})
+
+    @cached_property
+    def control_search(self) -> Callable[[str], Any]:
+        """Finds a string that a reader of this format may take for a marker, wherever it stands."""
+        tags = {tag for text in markers(self.name).values() if len(text) < _PROSE for tag in _TAG.findall(text)}
+        found: Callable[[str], Any] = regex.compile("|".join(map(regex.escape, sorted(tags)))).search
+        return found
+
+
+class Stream:
+    """A parse in progress.  It can be pickled, copied, and resumed elsewhere."""
+
+    def __init__(self, format: Format, start: str, sink: Assembler, machine: Machine, *, keeps_text: bool) -> None:
+        self._format, self._start, self._sink, self._machine = format, start, sink, machine
+        self._text: list[str] | None = [] if keeps_text else None
+        self._length = 0
+        self._reply: Reply | None = None
+
+    def feed(self, text: str) -> list[Event]:
+        """Take more of the completion; gives what is new.  Under `policy="strict"` raises ParseError."""
+        if type(text) is not str:
+            self._format._check_text(text)
+        if self._reply is not None:
+            raise CodecError(f"{self._format.name}: the stream is closed")
+        self._length += len(text)
+        if self._text is not None:
+            self._text.append(text)
+        try:
+            self._machine.feed(text)
+        except Refused as refused:
+            self._fail(refused)
+        return self._take()
+
+    def close(self, finish_reason: FinishReason | None = None) -> list[Event]:
+        """The completion is over; gives the last events.  `finish_reason` is why the engine stopped."""
+        if self._reply is None:
+            self._sink.finish_reason = self._format._finish_reason(finish_reason)
+            try:
+                self._machine.feed("", final=True)
+                self._reply = self._sink.finish(self._length)
+            except Refused as refused:
+                self._fail(refused)
+        return self._take()
+
+    @property
+    def reply(self) -> Reply:
+        """What the completion says.  Raises CodecError before `close`."""
+        if self._reply is None:
+            raise CodecError(f"{self._format.name}: the stream is not closed yet")
+        return self._reply
+
+    def _take(self) -> list[Event]:
+        events = self._sink.events
+        self._sink.events = []
+        return events or []
+
+    def _fail(self, refused: Refused) -> NoReturn:
+        raise self._format._refused(refused, "".join(self._text or ()), self._sink) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_format": self._format.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from .formats import get_format
+
+        self.__dict__.update(state, _format=get_format(state["_format"]))
+        self._machine.bind(self._format.nodes(self._start)[0])

@@ -1,0 +1,310 @@
+"""Solar Open2: special tokens, one argument a line.
+
+    <|im:start|>assistant<|im:content|><|think:start|>I will look.<|think:end|>Looking.<|tool_call:start|>search
+    <|tool_arg:start|>query<|tool_arg:value|>tides<|tool_arg:end|>
+    <|tool_call:end|>
+    <|im:end|>
+
+Source: the model's chat template.  System messages are gathered at the front wherever they stand, and come back as one
+message there.  What the text cannot tell apart is decided one way: two adjacent blocks of tool results prove a message
+between them that leaves no trace, so the system message is put back there, or an empty message of an unknown role.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from ..errors import Loss
+from ..format import GENERATION_PROMPT, Format, Option, Refuse
+from ..grammar import markers
+from ..messages import Tool
+from ..prompt import Misfit, PromptReader
+from ..values import dumps
+from ..wire import (
+    ARGUMENT,
+    ARGUMENT_NAME,
+    CALL,
+    CONTENT,
+    CONTROL,
+    OPTION,
+    OUTSIDE,
+    REASONING,
+    RESULT,
+    ROLE,
+    SAMPLED,
+    SAMPLED_END,
+    SYSTEM,
+    TOOLS,
+    USER,
+    Wire,
+)
+
+M = markers("solar_open2")
+THINKING_EFFORTS = ("medium", "high", "xhigh")
+DATE = "%Y-%m-%d"
+
+
+def write(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
+    """Render as the template does, in its order, so that of several faults the same one is reported."""
+    _system(wire, messages, tools, options, refuse)
+    last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    for index, message in enumerate(messages):
+        role = message["role"]
+        if role == "user":
+            wire += (index, "", ROLE, M["USER_OPEN"], USER, _text(message, index, refuse), CONTROL, M["TURN_END"])
+        elif role == "assistant":
+            _assistant(wire, message, index, index > last_user, options, refuse)
+        elif role == "tool":
+            if not message.get("tool_call_id"):
+                words = "tool message is missing required 'tool_call_id' field"
+                refuse(f"messages[{index}].tool_call_id", "missing_tool_call_id", "a tool result needs the id of its call", words)
+            if not index or messages[index - 1]["role"] != "tool":
+                _results(wire, messages, index, refuse)
+    if options["add_generation_prompt"]:
+        wire += (OUTSIDE, "", ROLE, generation_prompt(options))
+
+
+def generation_prompt(options: Mapping[str, Any]) -> str:
+    """What opens the next assistant turn: with the thinking open, or already closed."""
+    thinks = options["reasoning_effort"] in THINKING_EFFORTS
+    return M["ASSISTANT_OPEN"] + M["THINK_OPEN"] + ("" if thinks else M["THINK_CLOSE"])
+
+
+def _text(message: dict[str, Any], index: int, refuse: Refuse) -> str:
+    content = message.get("content")
+    if type(content) is not str:
+        refuse(f"messages[{index}].content", "content_not_string", f"a {message['role']} message needs text")
+    return content
+
+
+def _system(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
+    parts: list[tuple[Any, ...]] = []
+    if options["provider_system_prompt"]:
+        now = options["now"] or datetime.now()
+        parts.append((OUTSIDE, "", CONTROL, M["PROVIDER_OPEN"], OPTION, now.strftime(DATE), CONTROL, M["PROVIDER_CLOSE"]))
+    opening = M["INSTRUCTIONS_OPEN"]
+    instructions: list[Any] = []
+    for index, message in enumerate(messages):
+        if message["role"] == "system":
+            instructions += (index, "", CONTROL, opening, SYSTEM, message.get("content") or "")
+            opening = M["PART_NEXT"]
+    if instructions:
+        parts.append(tuple(instructions))
+    if tools:
+        declared: list[Any] = [OUTSIDE, "", CONTROL, M["TOOLS_OPEN"]]
+        for index, tool in enumerate(tools):
+            if "function" not in tool:
+                refuse(f"tools[{index}]", "tool_not_wrapped", 'a tool must be {"type": "function", "function": {...}}')
+            declared += (CONTROL, M["TOOL_OPEN"], TOOLS, dumps(tool["function"]), CONTROL, M["TOOL_CLOSE"])
+        parts.append((*declared, CONTROL, M["TOOLS_CLOSE"]))
+    if options["response_format"]:
+        parts.append((OUTSIDE, "", *_response_format(options["response_format"], refuse)))
+    if parts:
+        wire += (OUTSIDE, "", ROLE, M["SYSTEM_OPEN"], *parts[0])
+        for part in parts[1:]:
+            wire += (CONTROL, M["PART_NEXT"], *part)
+        wire += (CONTROL, M["TURN_END"])
+
+
+def _response_format(wanted: dict[str, Any], refuse: Refuse) -> tuple[Any, ...]:
+    if wanted.get("type") == "json_object":
+        return CONTROL, M["FORMAT_OPEN"] + M["FORMAT_OBJECT"]
+    if wanted.get("type") != "json_schema":
+        return CONTROL, M["FORMAT_OPEN"]
+    holder = wanted.get("json_schema")
+    if not isinstance(holder, Mapping) or "schema" not in holder:
+        refuse("options.response_format.json_schema.schema", "bad_option", "a response format of type json_schema needs a schema")
+    opening = M["FORMAT_OPEN"] + M["FORMAT_SCHEMA_OPEN"]
+    return CONTROL, opening, OPTION, dumps(holder["schema"]), CONTROL, M["FORMAT_SCHEMA_CLOSE"]
+
+
+def _thoughts(message: dict[str, Any], recent: bool, options: Mapping[str, Any]) -> str | None:
+    """The reasoning that the template writes for a turn; None where it writes no tags at all."""
+    option = options["think_render_option"]
+    if option not in ("preserved", "interleaved"):
+        return None
+    return message.get("reasoning_content", "") if recent or option == "preserved" else ""
+
+
+def _assistant(wire: Wire, message: dict[str, Any], index: int, recent: bool, options: Mapping[str, Any], refuse: Refuse) -> None:
+    wire += (index, "", ROLE, M["ASSISTANT_OPEN"])
+    reasoning = _thoughts(message, recent, options)
+    thinks = options["reasoning_effort"] in THINKING_EFFORTS
+    sampled = reasoning == message.get("reasoning_content", "") and (thinks or not reasoning)
+    if reasoning is not None:
+        wire += (CONTROL, M["THINK_OPEN"])
+        if sampled and thinks:
+            wire += (SAMPLED, "")
+        wire += (REASONING, reasoning, CONTROL, M["THINK_CLOSE"])
+        if sampled and not thinks:
+            wire += (SAMPLED, "")
+    content = message.get("content")
+    if content:
+        wire += (CONTENT, content)
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        if not call.id:
+            words = "assistant tool_call is missing required 'id' field"
+            refuse(f"messages[{index}].tool_calls[{number}].id", "missing_tool_call_id", "a tool call needs an id", words)
+        wire += (CONTROL, M["CALL_OPEN"], CALL, call.name, CONTROL, M["NAME_END"])
+        for name, value in call.arguments.items():
+            if type(name) is not str:
+                path = f"messages[{index}].tool_calls[{number}].function.arguments"
+                refuse(path, "arguments_not_mapping", f"an argument's name must be a string, not {name!r}")
+            text = value if type(value) is str else dumps(value)
+            wire += (CONTROL, M["ARG_OPEN"], ARGUMENT_NAME, name, CONTROL, M["ARG_EQUALS"], ARGUMENT, text, CONTROL, M["ARG_END"])
+        wire += (CONTROL, M["CALL_END"])
+    wire += (CONTROL, M["STOP"])
+    if reasoning is not None and sampled:
+        wire += (SAMPLED_END, "")
+    wire += (CONTROL, M["TURN_END"][len(M["STOP"]) :])
+
+
+def _results(wire: Wire, messages: list[dict[str, Any]], start: int, refuse: Refuse) -> None:
+    """A block of results, in the order of the calls they answer; the rest behind them."""
+    wire += (start, "", ROLE, M["RESULTS_HEAD"])
+    opening = M["RESULT_OPEN"]
+    for index in _result_order(messages, start):
+        wire += (index, "", CONTROL, opening, RESULT, _text(messages[index], index, refuse))
+        opening = M["RESULT_NEXT"]
+    wire += (CONTROL, M["RESULTS_CLOSE"])
+
+
+def _result_order(messages: list[dict[str, Any]], start: int) -> list[int]:
+    end = start
+    while end < len(messages) and messages[end]["role"] == "tool":
+        end += 1
+    block = range(start, end)
+    calls = messages[start - 1].get("tool_calls") if start and messages[start - 1]["role"] == "assistant" else None
+    if not calls:
+        return list(block)
+    by_id: dict[Any, list[int]] = {}
+    for index in block:
+        by_id.setdefault(messages[index].get("tool_call_id"), []).append(index)
+    ordered = [index for call in calls for index in by_id.get(call.id, ())]
+    return ordered + [index for index in block if index not in set(ordered)]
+
+
+# ------------------------------------------------------------------------------------------------------ the way back
+
+
+def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The messages and options of a prompt."""
+    notes = reader.notes
+    options: dict[str, Any] = {}
+    if "provider_prompt" in notes:
+        options["provider_system_prompt"] = True
+        try:
+            options["now"] = date.fromisoformat(notes["provider_prompt"])
+        except ValueError:
+            raise Misfit(0, f"{notes['provider_prompt']!r} is no date") from None
+    if "json_object" in notes:
+        options["response_format"] = {"type": "json_object"}
+    elif "other_format" in notes:
+        options["response_format"] = {"type": "text"}
+    elif "json_schema" in notes:
+        options["response_format"] = {"type": "json_schema", "json_schema": {"schema": reader.json(notes["json_schema"])}}
+    if "thinking" in notes or "no_thinking" in notes:
+        options["add_generation_prompt"] = True
+        if "no_thinking" in notes:
+            options["reasoning_effort"] = "none"
+    option = _think_option(reader)
+    if option:
+        options["think_render_option"] = option
+    reader.tools = [{"type": "function", "function": function} for function in reader.tools]
+    return _separated(reader), options
+
+
+def _think_option(reader: PromptReader) -> str | None:
+    turns = [index for index, message in enumerate(reader.messages) if message["role"] == "assistant"]
+    if any(index in reader.untagged for index in turns):
+        return "off"
+    last_user = max((index for index, message in enumerate(reader.messages) if message["role"] == "user"), default=-1)
+    if any("reasoning_content" in reader.messages[index] for index in turns if index < last_user):
+        return "preserved"
+    return None
+
+
+def _separated(reader: PromptReader) -> list[dict[str, Any]]:
+    """The messages, with something between blocks of results that stand side by side."""
+    messages = reader.messages
+    gaps = [start for (_, end), (start, _) in zip(reader.blocks, reader.blocks[1:], strict=False) if end == start]
+    if not gaps:
+        return messages
+    separators: list[dict[str, Any]] = [{"role": "separator", "content": ""} for _ in gaps]
+    if messages[0]["role"] == "system":
+        separators[0] = messages[0]
+        messages, gaps = messages[1:], [gap - 1 for gap in gaps]
+    for gap, separator in zip(reversed(gaps), reversed(separators), strict=True):
+        messages.insert(gap, separator)
+    return messages
+
+
+def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any]) -> Iterable[Loss]:
+    """What the template moves, merges, leaves out or writes alike."""
+    systems = [index for index, message in enumerate(messages) if message["role"] == "system"]
+    for position, index in enumerate(systems):
+        if position:
+            yield Loss("system_merged", f"messages[{index}]", str(index))
+        if index != position:
+            yield Loss("system_hoisted", f"messages[{index}]", str(index))
+    last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    for index, message in enumerate(messages):
+        role, path = message["role"], f"messages[{index}]"
+        if role not in ("system", "user", "assistant", "tool"):
+            yield Loss("message_dropped", path, str(index))
+        elif role == "assistant":
+            yield from _assistant_losses(message, index, index > last_user, options)
+        elif role == "system" and message.get("content") is None:
+            yield Loss("null_content", f"{path}.content", str(index))
+        elif role == "tool" and messages[index - 1]["role"] != "tool":
+            order = _result_order(messages, index)
+            if order != sorted(order):
+                yield Loss("tool_result_order", f"{path}.tool_call_id", str(index))
+    for index, tool in enumerate(tools):
+        if set(tool) - {"function"} and tool != {"type": "function", "function": tool["function"]}:
+            yield Loss("schema_dropped", f"tools[{index}]", str(index))
+    wanted = options["response_format"]
+    if wanted and wanted not in ({"type": "json_object"}, {"type": "text"}):
+        if wanted.get("type") != "json_schema" or set(wanted) != {"type", "json_schema"} or set(wanted["json_schema"]) != {"schema"}:
+            yield Loss("schema_dropped", "options.response_format", "response_format")
+
+
+def _assistant_losses(message: dict[str, Any], index: int, recent: bool, options: Mapping[str, Any]) -> Iterable[Loss]:
+    path, content = f"messages[{index}]", message.get("content")
+    reasoning = message.get("reasoning_content")
+    if reasoning and not _thoughts(message, recent, options):
+        yield Loss("reasoning_dropped", f"{path}.reasoning_content", str(index))
+    elif reasoning == "":
+        yield Loss("null_content", f"{path}.reasoning_content", str(index))
+    if content == "":
+        yield Loss("null_content", f"{path}.content", str(index))
+    elif content and content.isspace() and message.get("tool_calls"):
+        yield Loss("whitespace_trimmed", f"{path}.content", str(index))
+
+
+FORMAT = Format(
+    name="solar_open2",
+    title="Solar Open2",
+    options={
+        "add_generation_prompt": GENERATION_PROMPT,
+        "reasoning_effort": Option(
+            (str, int, float, type(None)),
+            "high",
+            "how much to think; medium, high and xhigh leave the thinking open",
+            ("none", "minimal", "low", *THINKING_EFFORTS, None),
+        ),
+        "think_render_option": Option(
+            (str,), "interleaved", "which turns show their reasoning: all, those after the last user turn, or none", ("preserved", "interleaved", "off")
+        ),
+        "provider_system_prompt": Option((bool,), False, "put Upstage's own system prompt first"),
+        "response_format": Option((dict, type(None)), None, "OpenAI's response_format, written into the system prompt"),
+        "now": Option((date, type(None)), None, "the day that the provider's prompt names; today if null"),
+    },
+    write=write,
+    generation_prompt=generation_prompt,
+    starts=((M["THINK_OPEN"] + M["THINK_CLOSE"], "completion"), (M["THINK_OPEN"], "completion_thinking")),
+    read=read,
+    losses=losses,
+    notes=("thinking", "no_thinking", "provider_prompt", "json_object", "other_format", "json_schema"),
+    reserved_in_names=("\n",),
+)

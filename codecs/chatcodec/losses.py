@@ -1,0 +1,150 @@
+"""What a rendered text cannot give back, as far as it is the same for every format.
+
+Rules of this module:
+
+* the wire tells which of the caller's texts stand where; a text that holds one of the format's markers cannot be told from
+  a real one when it is read back as text;
+* an argument is lost in its type if reading its text by the tool's schema gives another value;
+* tool results pair with calls by position alone where the text carries no ids.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import Loss
+from .messages import Call, function_of
+from .values import NO_SIGNATURE, Signature, read_value, signature_of
+from .wire import ARGUMENT, ARGUMENT_NAME, CALL, CONTENT, REASONING, RESULT, SYSTEM, USER, Wire
+
+if TYPE_CHECKING:
+    from .format import Format
+
+_PATHS = {SYSTEM: "content", USER: "content", CONTENT: "content", RESULT: "content", REASONING: "reasoning_content"}
+
+
+def losses_of(
+    format: "Format", wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+) -> list[Loss]:
+    """All losses of a rendering, those of the format's own first."""
+    return [
+        *format.losses(list(messages), tools, options),
+        *_option_losses(format, options),
+        *_text_losses(format, wire),
+        *_argument_losses(wire, messages, tools),
+        *_pairing_losses(messages),
+        *_ending_losses(messages, options),
+    ]
+
+
+def _option_losses(format: "Format", options: Mapping[str, Any]) -> Iterator[Loss]:
+    for name, option in format.options.items():
+        if option.values is not None and options[name] not in option.values:
+            yield Loss("option_ignored", f"options.{name}", name)
+
+
+def _ending_losses(messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Iterator[Loss]:
+    if options.get("add_generation_prompt") and messages and messages[-1]["role"] == "assistant":
+        yield Loss("ends_with_assistant", f"messages[{len(messages) - 1}]")
+
+
+def _text_losses(format: "Format", wire: Wire) -> Iterator[Loss]:
+    """Markers in the caller's own text."""
+    controls = format.control_search
+    message, call, name = -1, -1, ""
+    for kind, text in zip(wire[::2], wire[1::2], strict=True):
+        if isinstance(kind, int):
+            if kind >= 0:
+                message, call = kind, -1
+            continue
+        if kind == CALL:
+            call += 1
+        if kind == ARGUMENT_NAME:
+            name = text
+        if kind in _PATHS:
+            if controls(text):
+                yield Loss("control_token_in_content", f"messages[{message}].{_PATHS[kind]}", str(message))
+        elif kind in (CALL, ARGUMENT_NAME, ARGUMENT):
+            where = f"messages[{message}].tool_calls[{call}].function"
+            if controls(text) or (kind != ARGUMENT and any(reserved in text for reserved in format.reserved_in_names)):
+                if kind == CALL:
+                    yield Loss("control_token_in_argument", f"{where}.name", text)
+                else:
+                    yield Loss("control_token_in_argument", f"{where}.arguments.{name}", name)
+            if kind == CALL and text != text.strip():
+                yield Loss("whitespace_trimmed", f"{where}.name", str(message))
+
+
+def _argument_losses(wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
+    """Arguments whose text reads back as another value."""
+    signatures: dict[str, Signature] = {str(function_of(tool).get("name")): signature_of(tool) for tool in tools}
+    message, call, name = -1, -1, ""
+    for kind, text in zip(wire[::2], wire[1::2], strict=True):
+        if isinstance(kind, int):
+            if kind >= 0:
+                message, call = kind, -1
+        elif kind == CALL:
+            call += 1
+        elif kind == ARGUMENT_NAME:
+            name = text
+        elif kind == ARGUMENT:
+            made: Call = messages[message]["tool_calls"][call]
+            path = f"messages[{message}].tool_calls[{call}].function.arguments.{name}"
+            value = made.arguments[name]
+            if not _finite(value):
+                yield Loss("non_finite_number", path, name)
+            back = read_value(text, signatures.get(made.name, NO_SIGNATURE).types(name)).value if tools else text
+            if not same(back, value):
+                yield Loss("value_type_lost", path, name)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal and of the same types throughout, so that 1, 1.0 and True differ."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other and math.copysign(1, one) == math.copysign(1, other)
+    return type(one) is type(other) and bool(one == other)
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_finite, value.values()))
+    return all(map(_finite, value)) if isinstance(value, (list, tuple)) else True
+
+
+def _pairing_losses(messages: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
+    """Results whose call only their ids tell, which no text carries."""
+    dropped = False
+    pending: list[Any] = []
+    seen: set[Any] = set()
+    ordered = True
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            pending, ordered = [call.id for call in message.get("tool_calls") or ()], True
+            for position, call_id in enumerate(pending):
+                if call_id is None:
+                    continue
+                path = f"messages[{index}].tool_calls[{position}].id"
+                if not dropped:
+                    dropped = True
+                    yield Loss("tool_call_id_dropped", path)
+                if call_id in seen:
+                    yield Loss("duplicate_tool_call_id", path, str(call_id))
+                seen.add(call_id)
+        elif message["role"] == "tool":
+            call_id, path = message.get("tool_call_id"), f"messages[{index}].tool_call_id"
+            if call_id is not None and not dropped:
+                dropped = True
+                yield Loss("tool_call_id_dropped", path)
+            if call_id is None or call_id not in pending:
+                yield Loss("orphan_tool_result", path, call_id)
+            else:
+                if pending[0] != call_id and ordered:
+                    ordered = False
+                    yield Loss("tool_result_order", path)
+                pending.remove(call_id)

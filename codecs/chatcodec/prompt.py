@@ -1,0 +1,198 @@
+"""Lexemes of a whole prompt to a conversation: the inverse of a chat template.
+
+Rules of this module:
+
+* the grammar is strict, so whatever arrives here is exactly what the template writes; blanks are data;
+* ids are not in the text: calls are numbered `call_0`, `call_1`… through the conversation, and results take the ids of the
+  calls before them in order, or new ones;
+* what a text says beside messages and tools is a *note*, which the format's own module reads as options.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from .assembler import Assembler, Settings
+from .grammar import Guard
+from .machine import Handler, Handlers
+
+
+class Misfit(Exception):
+    """A text that the grammar allows but no template writes.  Turned into a ParseError by the format."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position, self.reason = position, reason
+
+
+@dataclass(slots=True)
+class PromptReader:
+    """What was read so far of a prompt."""
+
+    settings: Settings
+    failed: bool = False
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)  #: what else the text says, by the names of rules and aliases
+    blocks: list[tuple[int, int]] = field(default_factory=list)  #: which messages each block of tool results holds
+    parts: list[Any] = field(default_factory=list)  #: of the open message: text and media
+    untagged: set[int] = field(default_factory=set)  #: assistant turns without any sign of reasoning
+    option: str = ""
+    turn: Assembler | None = None
+    pending: list[str] = field(default_factory=list)  #: ids of calls without a result
+    calls: int = 0
+    block: int = 0
+
+    def assistant(self) -> Assembler:
+        """The open assistant turn."""
+        if self.turn is None:
+            settings = Settings({}, self.settings.empty_reasoning, self.tools or None)
+            self.turn = Assembler(settings, None)
+        return self.turn
+
+    def content(self, empty: str | None) -> Any:
+        """The open message's content: text, or parts where there are media."""
+        parts, self.parts = self.parts, []
+        if all(isinstance(part, str) for part in parts):
+            return "".join(parts) or empty
+        return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+    def new_id(self) -> str:
+        """An id that no other call has."""
+        self.calls += 1
+        return f"call_{self.calls - 1}"
+
+    def json(self, text: str) -> Any:
+        """JSON that stands in an option's place."""
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise Misfit(0, f"an option is no JSON ({error})") from None
+
+    # what the machine asks of any sink; a strict grammar asks little
+
+    def stray(self, start: int, end: int) -> None: ...
+    def cut_marker(self, start: int, end: int) -> None: ...
+    def ended(self) -> None: ...
+
+    def known_names(self, guard: Guard, name: str) -> frozenset[str]:
+        return frozenset()
+
+    def name_so_far(self) -> str:
+        return ""
+
+    def trial(self) -> None:
+        return None
+
+    def adopt(self, trial: Any) -> bool:
+        return False
+
+
+def _text(reader: PromptReader, text: str, start: int, end: int) -> None:
+    reader.parts.append(text)
+
+
+def _option(reader: PromptReader, text: str, start: int, end: int) -> None:
+    reader.option += text
+
+
+def _tool_json(reader: PromptReader, text: str, start: int, end: int) -> None:
+    try:
+        tool = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Misfit(start, f"a tool declaration is no JSON ({error})") from None
+    if not isinstance(tool, dict):
+        raise Misfit(start, "a tool declaration is no JSON object")
+    reader.tools.append(tool)
+
+
+def _end_message(role: str, empty: str | None) -> Handler:
+    def end(reader: PromptReader, _: str, start: int, end: int) -> None:
+        reader.messages.append({"role": role, "content": reader.content(empty)})
+
+    return end
+
+
+def _end_result(reader: PromptReader, _: str, start: int, end: int) -> None:
+    call_id = reader.pending.pop(0) if reader.pending else reader.new_id()
+    reader.messages.append({"role": "tool", "tool_call_id": call_id, "content": reader.content("")})
+    reader.block += 1
+
+
+def _end_results(reader: PromptReader, _: str, start: int, end: int) -> None:
+    reader.blocks.append((len(reader.messages) - reader.block, len(reader.messages)))
+    reader.block = 0
+
+
+def _end_assistant(reader: PromptReader, _: str, start: int, end: int) -> None:
+    turn = reader.assistant()
+    message: dict[str, Any] = {"role": "assistant", "content": reader.content(None)}
+    reasoning = "".join(turn.reasoning) if turn.reasoning is not None else None
+    if reasoning or (reasoning == "" and reader.settings.empty_reasoning):
+        message["reasoning_content"] = reasoning
+    if turn.reasoning is None:
+        reader.untagged.add(len(reader.messages))
+    reader.pending.clear()
+    if turn.calls:
+        message["tool_calls"] = []
+        for name, arguments in turn.calls:
+            reader.pending.append(reader.new_id())
+            message["tool_calls"].append(
+                {"id": reader.pending[-1], "type": "function", "function": {"name": name, "arguments": arguments}}
+            )
+    reader.messages.append(message)
+    reader.turn = None
+
+
+def _media(kind: str) -> Handler:
+    def end(reader: PromptReader, _: str, start: int, end: int) -> None:
+        reader.parts.append({"type": kind})
+
+    return end
+
+
+def _note(reader: PromptReader, name: str, start: int, end: int) -> None:
+    reader.notes[name] = reader.option
+    reader.option = ""
+
+
+def _turn(handler: Any) -> Handler:
+    def delegate(reader: PromptReader, text: Any, start: int, end: int) -> None:
+        handler(reader.assistant(), text, start, end)
+
+    return delegate
+
+
+def handlers(notes: tuple[str, ...]) -> Handlers:
+    """The functions that read a prompt; `notes` are the rules and aliases that say something of the options."""
+    return Handlers(
+        runs={
+            "SYSTEM_TEXT": _text,
+            "USER_TEXT": _text,
+            "TOOL_RESULT": _text,
+            "CONTENT": _text,
+            "TOOL_JSON": _tool_json,
+            "OPTION_TEXT": _option,
+            "REASONING": _turn(Assembler.add_reasoning),
+            "CALL_NAME": _turn(Assembler.add_call_name),
+            "ARG_NAME": _turn(Assembler.add_arg_name),
+            "ARG_VALUE": _turn(Assembler.add_arg_value),
+        },
+        ends={
+            "instructions": _end_message("system", ""),
+            "user": _end_message("user", ""),
+            "result": _end_result,
+            "results": _end_results,
+            "assistant": _end_assistant,
+            "image": _media("image"),
+            "video": _media("video"),
+            "reasoning": _turn(Assembler.end_reasoning),
+            "past_reasoning": _turn(Assembler.end_reasoning),
+            "argument": _turn(Assembler.end_argument),
+            "call": _turn(Assembler.end_call),
+            **dict.fromkeys(notes, _note),
+        },
+        cuts={},
+        broken=_note,
+        diagnose=_note,
+    )

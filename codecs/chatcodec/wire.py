@@ -1,0 +1,123 @@
+"""What a renderer writes.
+
+Rules of this module:
+
+* a renderer appends to a *wire*: a flat list of kinds and texts, `[kind, text, kind, text, …]`.  Joining the texts gives the
+  prompt; spans and losses are worked out from the wire only when somebody asks for them, so that rendering stays cheap;
+* a kind is one of the strings below, or a message's index (with no text) before that message's pieces, or one of the four
+  signs that open and close what the template's generation block and what the model itself wrote.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .errors import Loss
+
+if TYPE_CHECKING:
+    from .format import Format
+
+# the kinds of pieces; the first two are the format's own text, the others came from the caller
+CONTROL, ROLE = "control", "role"
+SYSTEM, USER, REASONING, CONTENT, RESULT = "system", "user", "reasoning", "content", "result"
+CALL, ARGUMENT_NAME, ARGUMENT, MEDIA, TOOLS, OPTION = "call", "argument_name", "argument", "media", "tools", "option"
+FORMATS_OWN = frozenset((CONTROL, ROLE, MEDIA))
+
+# the signs, which have no text
+GENERATION, GENERATION_END, SAMPLED, SAMPLED_END = -1, -2, -3, -4
+OUTSIDE = -5  #: what follows belongs to no message
+
+Wire = list[Any]
+
+
+class Span(NamedTuple):
+    """A stretch of a rendered text: where it stands, what it is, which message it came from.
+
+    `control` says that the format wrote it (markers, roles, layout), `generated` that the model sampled it.
+    """
+
+    start: int
+    end: int
+    kind: str
+    message: int | None
+    control: bool
+    generated: bool
+
+
+class Rendered:
+    """A rendered prompt.  What is worked out later is worked out from the caller's own messages: do not change them before."""
+
+    def __init__(
+        self,
+        format: "Format",
+        wire: Wire,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.text = "".join(wire[1::2])
+        self.format = format.name
+        self._format, self._wire, self._messages, self._tools, self._options = format, wire, messages, tools, options
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Rendered({self.format!r}, {self.text!r})"
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Every stretch of the text, in order and without gaps."""
+        spans = []
+        position, message, generated = 0, None, False
+        for kind, text in self._pieces():
+            if isinstance(kind, int):
+                if kind >= OUTSIDE and kind not in (GENERATION, GENERATION_END):
+                    message = kind if kind >= 0 else None if kind == OUTSIDE else message
+                    generated = kind == SAMPLED or (generated and kind != SAMPLED_END)
+            elif text:
+                end = position + len(text)
+                spans.append(Span(position, end, kind, message, kind in FORMATS_OWN, generated))
+                position = end
+        return spans
+
+    @cached_property
+    def generation_spans(self) -> list[tuple[int, int]]:
+        """What the template's own generation blocks cover; empty where the template has none."""
+        return [span for span in self._blocks(GENERATION, GENERATION_END) if span is not None]
+
+    @cached_property
+    def sampled_spans(self) -> list[tuple[int, int] | None]:
+        """For each assistant message what the model wrote, stop token included; None if it no longer renders as it was sampled."""
+        return self._blocks(SAMPLED, SAMPLED_END)
+
+    @cached_property
+    def losses(self) -> list[Loss]:
+        """What this text cannot give back."""
+        from .losses import losses_of
+
+        return losses_of(self._format, self._wire, self._messages, self._tools, self._options)
+
+    def _pieces(self) -> Iterator[tuple[Any, str]]:
+        return zip(self._wire[::2], self._wire[1::2], strict=True)
+
+    def _blocks(self, opening: int, closing: int) -> list[tuple[int, int] | None]:
+        found: list[tuple[int, int] | None] = []
+        position = start = 0
+        for kind, text in self._pieces():
+            if kind == opening:
+                start = position
+            elif kind == closing:
+                found.append((start, position))
+            elif opening == SAMPLED and isinstance(kind, int) and kind >= 0 and self._messages[kind]["role"] == "assistant":
+                found.append(None)
+            position += len(text)
+        if opening != SAMPLED:
+            return found
+        spans: list[tuple[int, int] | None] = []
+        for span in found:
+            if span is not None and spans and spans[-1] is None:
+                spans[-1] = span
+            else:
+                spans.append(span)
+        return spans

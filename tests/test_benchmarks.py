@@ -1,0 +1,43 @@
+"""The benchmarks measure what they say: the scanners read what the library reads, and the command runs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks import fixtures
+from benchmarks.scanner import SCANNERS
+
+import chatcodec
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("turn", fixtures.TURNS)
+@pytest.mark.parametrize("name", SCANNERS)
+def test_scanner_reads_the_same_message(name: str, turn: str) -> None:
+    fmt = chatcodec.get_format(name)
+    text = fixtures.completion(fmt, fixtures.TURNS[turn], fixtures.TOOLS)
+    message = fmt.parse(text, tools=fixtures.TOOLS).message
+    assert SCANNERS[name](text, fixtures.TOOLS) == message
+    assert message.model_dump()["content"] == fixtures.TURNS[turn]["content"]
+
+
+@pytest.mark.parametrize("name", chatcodec.list_formats())
+def test_pieces_put_together_are_a_call(name: str) -> None:
+    fmt = chatcodec.get_format(name)
+    part = fixtures.pieces(fmt)
+    assert part.opener and part.head.startswith(part.opener)
+    message = fmt.parse(part.start + part.head + "x" + part.ending).message
+    assert [call.function.arguments for call in message.tool_calls] == [{"zqa": "x"}]
+
+
+def test_command_runs(tmp_path: Path) -> None:
+    report = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "import", "--json", str(report)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert "import chatcodec" in done.stdout
+    assert [row["row"] for row in json.loads(report.read_text())["rows"]] == ["import chatcodec"]
