@@ -3,7 +3,6 @@
 import argparse
 import json
 import platform
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,4 +70,4 @@ def _versions() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,7 @@ Every renderer gets plain dicts, and checks them if it checks anything.  Before 
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from .peers import Renderer, renderers
 from .table import OURS, Row
 from .timing import Lap, lap
 
-Conversations = list[tuple[list[Message], Tools | None]]
+Conversations = Sequence[tuple[list[Message], Tools | None]]
 
 #: At least 5 times as fast as transformers, and ahead of minijinja.
 GOALS = {"transformers": 0.2, "minijinja": 1.0}
@@ -31,6 +31,7 @@ def rows(fmt: Format, templates: Path | None, corpus: Path | None, quick: bool) 
     yield Row(fmt.name, "render 200 turns, 20 tools", "us", partial(_renders, fmt, template, long), GOALS)
     small = partial(_renders, fmt, template, small_conversations())
     yield Row(fmt.name, "render 1,000 small conversations", "us/conversation", small, GOALS)
+    yield Row(fmt.name, "render 200 turns with spans and losses", "us", partial(_renders_all, fmt))
     yield Row(fmt.name, "parse_prompt 200 turns, 20 tools", "us", partial(_prompts, fmt))
     if corpus:
         count = QUICK_CORPUS if quick else None
@@ -54,6 +55,15 @@ def _renders(fmt: Format, template: Path | None, conversations: Conversations, p
 def _each(render: Renderer, conversations: Conversations, prompt: bool) -> None:
     for messages, tools in conversations:
         render(messages, tools, prompt)
+
+
+def _renders_all(fmt: Format) -> Mapping[str, Lap]:
+    def everything() -> None:
+        rendered = fmt.render(messages, tools=LONG_TOOLS, add_generation_prompt=True)
+        _ = rendered.spans, rendered.losses, rendered.generation_spans, rendered.sampled_spans
+
+    messages = long_conversation()
+    return {OURS: lap(everything)}
 
 
 def _prompts(fmt: Format) -> Mapping[str, Lap]:

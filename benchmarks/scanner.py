@@ -2,7 +2,8 @@
 
 Each is the shortest way from a *well-formed* completion, as its format's renderer writes it for a message with reasoning, to
 the same message, with `str.find` and slices: no diagnostics, no spans, no tolerance, no stream.  Arguments are typed by the
-tools' JSON Schema, plain types only; the message is put together by the library's own quick constructor.  A format without a scanner has none to be measured against.
+tools' JSON Schema, plain types only; the message is put together by the library's own quick constructor.  A format without a
+scanner has none to be measured against.
 """
 
 import json

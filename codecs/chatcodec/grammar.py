@@ -105,6 +105,7 @@ class State:
     run: str | None = None
     run_depth: int = 0
     enter: int | None = None
+    enter_actions: tuple[Action, ...] = ()  #: the rules that end when the run begins
     steps: dict[str, Step] = field(default_factory=dict)
     end: tuple[Action, ...] = ()
     complete: bool = False  #: the text may end here
@@ -290,8 +291,8 @@ class _Unroller:
             both = " and ".join(runs if len(runs) > 1 else [str(state.run), *runs])
             raise GrammarError(f"{self.path}: rule {self._rule_of(stack)}: {both} may stand at the same place")
         if runs:
-            after, _ = self._shift(stack, runs[0]) or (stack, [])
-            state.enter = self._number(after)
+            after, done = self._shift(stack, runs[0]) or (stack, [])
+            state.enter, state.enter_actions = self._number(after), tuple(done)
             state.run_depth = len(after) - 1
         for terminal in terminals:
             if terminal not in RUNS:

@@ -99,6 +99,7 @@ class Node:
     single: str | None  #: the one marker that may end the run, if it is one
     search: Callable[..., Any]
     enter: int | None
+    enter_ops: Ops
     run: str | None
     run_depth: int
     handler: Handler | None
@@ -167,6 +168,7 @@ def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
         single=literals[0] if len(literals) == 1 else None,
         search=regex.compile("|".join(map(regex.escape, literals)) or r"(?!)").search,
         enter=state.enter,
+        enter_ops=_ops(state.enter_actions, handlers),
         run=run,
         run_depth=state.run_depth,
         handler=handlers.runs[state.run] if state.run else None,
@@ -298,6 +300,8 @@ class Machine:
             found, move, verdict = (self._find_json if node.json else self._find)(node, text, pos, final)
             if found > pos:
                 if before is not node:
+                    for op, depth, alias in before.enter_ops:
+                        op(sink, alias, starts[depth], base + pos)
                     starts[before.run_depth] = base + pos
                     state = before.enter  # type: ignore[assignment]
                 self.last = text[found - 1]

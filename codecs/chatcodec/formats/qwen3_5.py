@@ -214,9 +214,20 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         if not reader.tools:
             raise Misfit(0, "a prompt has at least one message")
         messages = [{"role": "system", "content": ""}]
+    for message in messages:
+        _put_thinking_back(message)
     if _unlabel(messages):
         options["add_vision_id"] = True
     return messages, options
+
+
+def _put_thinking_back(message: dict[str, Any]) -> None:
+    """Content that begins with blanks was written with its reasoning in it: the template trims it in any other case."""
+    content, reasoning = message["content"], message.get("reasoning_content")
+    if isinstance(content, str) and content != content.lstrip() and reasoning is not None:
+        if M["THINK_END_TAG"] not in content + reasoning and M["THINK_TAG"] not in reasoning:
+            message["content"] = f"{M['THINK_TAG']}{reasoning}{M['THINK_END_TAG']}{content}"
+            del message["reasoning_content"]
 
 
 def _unlabel(messages: list[dict[str, Any]]) -> bool:
