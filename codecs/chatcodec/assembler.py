@@ -13,7 +13,8 @@ Rules of this module:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
@@ -31,7 +32,18 @@ from .events import (
 from .grammar import Guard
 from .machine import Handlers
 from .messages import Message, Tool, assistant_message, function_of
-from .values import NO_SIGNATURE, STRING, Reading, Signature, Types, dumps, guess_value, read_json, read_json_mended, read_value, signature_of
+from .values import (
+    NO_SIGNATURE,
+    STRING,
+    Reading,
+    Types,
+    dumps,
+    guess_value,
+    read_json,
+    read_json_mended,
+    read_value,
+    signature_of,
+)
 
 FinishReason = Literal["stop", "tool_calls", "length"]
 Policy = Literal["strict", "recover", "raw"]
@@ -74,15 +86,26 @@ class Reply:
     finish_reason: FinishReason
 
 
-@dataclass(frozen=True, slots=True)
 class Settings:
     """How to read one reply: the format's ways and the caller's wishes."""
 
-    layout: Mapping[str, Layout]
-    empty_reasoning: bool  #: reasoning that is there but empty is "", not None
-    tools: Sequence[Tool] | None = None
-    policy: Policy = "recover"
-    infer_types: bool = False
+    __slots__ = ("empty_reasoning", "infer_types", "line_values", "policy", "tools", "trim_content", "trim_reasoning")
+
+    def __init__(
+        self,
+        layout: Mapping[str, Layout],
+        empty_reasoning: bool,
+        tools: Sequence[Tool] | None = None,
+        policy: Policy = "recover",
+        infer_types: bool = False,
+    ) -> None:
+        self.trim_reasoning = layout.get("REASONING") is Layout.BLANKS
+        self.trim_content = layout.get("CONTENT") is Layout.BLANKS
+        self.line_values = layout.get("ARG_VALUE") is Layout.LINE
+        self.empty_reasoning = empty_reasoning  #: reasoning that is there but empty is "", not None
+        self.tools = tools
+        self.policy = policy
+        self.infer_types = infer_types
 
 
 class Refused(Exception):
@@ -93,17 +116,16 @@ class Refused(Exception):
         self.diagnostic = diagnostic
 
 
-@dataclass(slots=True)
 class _Text:
     """An open run of reasoning or content."""
 
-    trim: bool
-    wait: bool  #: hold leading blanks back: they may turn out to be all there is
-    parts: list[str] = field(default_factory=list)
-    lead: list[str] = field(default_factory=list)  #: blanks before anything else
-    held: list[str] = field(default_factory=list)  #: blanks that are layout if nothing follows
-    start: int = 0
-    end: int = 0
+    def __init__(self, trim: bool, wait: bool) -> None:
+        self.trim = trim
+        self.wait = wait  #: hold leading blanks back: they may turn out to be all there is
+        self.parts: list[str] = []
+        self.lead: list[str] = []  #: blanks before anything else
+        self.held: list[str] = []  #: blanks that are layout if nothing follows
+        self.start = self.end = 0
 
     def add(self, text: str, start: int, end: int) -> str:
         """More of the run; gives what is certain to belong to it."""
@@ -144,60 +166,55 @@ class _Text:
         return text
 
 
-@dataclass(slots=True)
 class _Call:
     """An open call."""
 
-    index: int
-    start: int
-    name_parts: list[str] = field(default_factory=list)
     name: str | None = None
-    signature: Signature = NO_SIGNATURE
-    arguments: dict[str, Any] = field(default_factory=dict)
-    started: bool = False
-    broken: bool = False
-    closed: bool = False  #: the body is complete, whatever becomes of the frame
-    code: str = "malformed_call"  #: why it is broken
-    # the open argument
-    key_parts: list[str] = field(default_factory=list)
-    key: str | None = None
+    signature = NO_SIGNATURE
+    started = False
+    broken = False
+    closed = False  #: the body is complete, whatever becomes of the frame
+    code = "malformed_call"  #: why it is broken
+    key: str | None = None  #: the name of the open argument, once it is final
     types: Types | None = None
-    value: list[str] = field(default_factory=list)
-    value_start: int = 0
-    value_end: int = 0
-    streaming: bool = False  #: the value is sent on while it arrives
-    held: str = ""  #: a newline that is layout if the value ends behind it
+    value_start = value_end = 0
+    streaming = False  #: the value is sent on while it arrives
+    held = ""  #: a newline that is layout if the value ends behind it
+
+    def __init__(self, index: int, start: int) -> None:
+        self.index = index
+        self.start = start
+        self.name_parts: list[str] = []
+        self.arguments: dict[str, Any] = {}
+        self.key_parts: list[str] = []
+        self.value: list[str] = []
 
 
 class Assembler:
     """What was read so far of one reply."""
 
-    __slots__ = (
-        "after_end", "call", "calls", "content", "diagnostics", "ending", "events", "failed", "finish_reason", "index", "is_trial", "joint", "partial",
-        "reasoning", "segments", "settings", "stopped", "text", "tool_index", "untyped",
-    )  # fmt: skip
+    # what only some replies need stands here as a default, so that making an assembler is cheap
+    failed = False
+    reasoning: list[str] | None = None
+    text: _Text | None = None  #: the open run of content or reasoning
+    call: _Call | None = None
+    partial: PartialCall | None = None
+    tool_index: dict[str, Tool] | None = None
+    untyped = False
+    after_end: tuple[int, int] | None = None  #: where text stands behind the stop token
+    stopped = False
+    ending = False
+    finish_reason: FinishReason | None = None
+    joint: Sequence[str] = ()  #: blanks between a text and the next, kept if there is a next
 
-    def __init__(self, settings: Settings, events: list[Event] | None, *, index: int = 0, is_trial: bool = False) -> None:
+    def __init__(self, settings: Settings, events: list[Event] | None, *, index: int = 0) -> None:
         self.settings = settings
         self.events = events
-        self.is_trial = is_trial
-        self.failed = False
+        self.index = index
         self.segments: list[Segment] = []
         self.diagnostics: list[Diagnostic] = []
-        self.reasoning: list[str] | None = None
         self.content: list[str] = []
-        self.joint: list[str] = []  #: blanks between a text and the next, kept if there is a next
-        self.text: _Text | None = None  #: the open run of content or reasoning
-        self.call: _Call | None = None
         self.calls: list[tuple[str, dict[str, Any]]] = []
-        self.index = index
-        self.partial: PartialCall | None = None
-        self.tool_index: dict[str, Tool] | None = None
-        self.untyped = False
-        self.after_end: tuple[int, int] | None = None  #: where text stands behind the stop token
-        self.stopped = False
-        self.ending = False
-        self.finish_reason: FinishReason | None = None
 
     # -- what the machine asks
 
@@ -239,12 +256,18 @@ class Assembler:
         events: list[Event] | None = None if self.events is None else []
         settings = self.settings
         if settings.policy == "strict":  # what a trial finds is refused when it is adopted, if it is
-            settings = Settings(settings.layout, settings.empty_reasoning, settings.tools, "recover", settings.infer_types)
-        return Assembler(settings, events, index=self.index, is_trial=True)
+            settings = copy(settings)
+            settings.policy = "recover"
+        return Assembler(settings, events, index=self.index)
 
     def adopt(self, trial: Any) -> bool:
         """Take over what a trial found: whole calls up to the end of a text that ended normally."""
-        if trial.call is not None or trial.partial or not trial.calls or not (trial.stopped or self.finish_reason in ("stop", "tool_calls")):
+        if (
+            trial.call is not None
+            or trial.partial
+            or not trial.calls
+            or not (trial.stopped or self.finish_reason in ("stop", "tool_calls"))
+        ):
             return False
         self.end_reasoning(None, 0, 0)
         for diagnostic in trial.diagnostics:
@@ -285,7 +308,7 @@ class Assembler:
         run = self.text
         if run is None:
             self._begin_reasoning(start, end)
-            run = self.text = _Text(self.settings.layout.get("REASONING") is Layout.BLANKS, False)
+            run = self.text = _Text(self.settings.trim_reasoning, False)
         new = run.add(text, start, end)
         if new:
             assert self.reasoning is not None
@@ -321,7 +344,7 @@ class Assembler:
         """More content."""
         run = self.text
         if run is None:
-            run = self.text = _Text(self.settings.layout.get("CONTENT") is Layout.BLANKS, True)
+            run = self.text = _Text(self.settings.trim_content, True)
         first = not run.parts
         new = run.add(text, start, end)
         if new:
@@ -450,7 +473,7 @@ class Assembler:
         call.value.append(text)
         call.value_end = end
         if call.streaming:
-            if self.settings.layout.get("ARG_VALUE") is Layout.LINE:
+            if self.settings.line_values:
                 text = call.held + text
                 call.held = ""
                 if text[-1] == "\n":
@@ -464,7 +487,7 @@ class Assembler:
             self._begin_value(call, end)
         key = self._key(call)
         text = call.value[0] if len(call.value) == 1 else "".join(call.value)
-        if text[-1:] == "\n" and self.settings.layout.get("ARG_VALUE") is Layout.LINE:
+        if text[-1:] == "\n" and self.settings.line_values:
             text = text[:-1]
         if not call.broken:
             reading = self._read(call, key, text)

@@ -15,15 +15,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
-from datetime import date
-from enum import StrEnum
+from dataclasses import fields
+from datetime import date, datetime
 from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
+from .assembler import FinishReason, Policy
 from .errors import CodecError, nearest
 from .events import Diagnosed, Event
 from .format import Format
@@ -45,23 +45,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-class Policy(StrEnum):
-    """What a parse does about a text that is not as it should be."""
-
-    recover = "recover"
-    strict = "strict"
-    raw = "raw"
-
-
-class FinishReason(StrEnum):
-    """Why a model stopped."""
-
-    stop = "stop"
-    tool_calls = "tool_calls"
-    length = "length"
-
 
 FormatName = Annotated[str, typer.Argument(metavar="FORMAT", help="A format; `chatcodec formats` lists them.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="The input; `-` or nothing is standard input.", show_default=False)]
@@ -120,7 +103,7 @@ def render(format: FormatName, file: File = "-", option: Options = None, pretty:
     """
     codec = get_format(format)
     messages, tools, options = _conversation(file)
-    rendered = codec.render(messages, tools=tools, **_checked(options | _options(option), codec))
+    rendered = codec.render(messages, tools=tools, **_admitted(options | _options(option), codec))
     if _for_eyes(pretty):
         from . import terminal
 
@@ -145,7 +128,7 @@ def parse(
     file: File = "-",
     tools: Annotated[str | None, typer.Option(metavar="FILE", help="The tools that the model had, as a JSON list.")] = None,
     prompt: Annotated[str | None, typer.Option(metavar="FILE", help="The prompt text that the completion continues.")] = None,
-    policy: Annotated[Policy, typer.Option(help="`strict` refuses what is not as it should be; `raw` repairs nothing.")] = Policy.recover,
+    policy: Annotated[Policy, typer.Option(help="`strict` refuses what is not as it should be; `raw` repairs nothing.")] = "recover",
     finish_reason: Annotated[FinishReason | None, typer.Option(help="Why the model stopped, where it is known.")] = None,
     infer_types: Annotated[bool, typer.Option("--infer-types", help="Without tools, guess the types of arguments.")] = False,
     option: Options = None,
@@ -161,9 +144,9 @@ def parse(
         raise CodecError("standard input can be only one of FILE, --tools and --prompt")
     known = None if tools is None else _tools(_json(tools), _named(tools))
     before = None if prompt is None else _text(prompt)
-    options = _checked(_options(option), codec)
+    options = _admitted(_options(option), codec)
     if stream:
-        live = codec.stream(tools=known, prompt=before, policy=policy.value, infer_types=infer_types, **options)
+        live = codec.stream(tools=known, prompt=before, policy=policy, infer_types=infer_types, **options)
         for piece in _pieces(file):
             _write_events(live.feed(piece), pretty)
         _write_events(live.close(finish_reason), pretty)
@@ -171,22 +154,15 @@ def parse(
     else:
         text = _text(file)
         reply = codec.parse(
-            text, tools=known, prompt=before, finish_reason=finish_reason, policy=policy.value, infer_types=infer_types, **options
+            text, tools=known, prompt=before, finish_reason=finish_reason, policy=policy, infer_types=infer_types, **options
         )
         if _for_eyes(pretty):
             from . import terminal
 
             _write(terminal.show_reply(text, reply))
         else:
-            _write_json(
-                {
-                    "message": reply.message.model_dump(),
-                    "segments": [segment._asdict() for segment in reply.segments],
-                    "diagnostics": [diagnostic._asdict() for diagnostic in reply.diagnostics],
-                    "partial": reply.partial and reply.partial._asdict(),
-                    "finish_reason": reply.finish_reason,
-                }
-            )
+            diagnostics = [diagnostic._asdict() for diagnostic in reply.diagnostics]
+            _write_json(_members(reply) | {"message": reply.message.model_dump(), "diagnostics": diagnostics})
     if any(diagnostic.severity == "error" for diagnostic in reply.diagnostics):
         raise typer.Exit(1)
 
@@ -327,11 +303,19 @@ def _options(given: Iterable[str] | None) -> dict[str, Any]:
     return options
 
 
-def _checked(options: Mapping[str, Any], codec: Format) -> Mapping[str, Any]:
-    for name in options:
-        if name in PARAMETERS and name not in codec.options:
+def _admitted(options: Mapping[str, Any], codec: Format) -> dict[str, Any]:
+    """The options as the library takes them: days out of their text, and none that Python itself would refuse."""
+    admitted = dict(options)
+    for name, value in options.items():
+        known = codec.options.get(name)
+        if known is None and name in PARAMETERS:
             raise CodecError(f"{codec.name}: unknown option {name!r}{nearest(name, codec.options)}")
-    return options
+        if known is not None and date in known.types and isinstance(value, str):
+            try:
+                admitted[name] = datetime.fromisoformat(value)
+            except ValueError:
+                raise CodecError(f"{codec.name}: {name} must be a day like 2026-03-14, not {value!r}") from None
+    return admitted
 
 
 def _options_of(codec: Format) -> dict[str, Any]:
@@ -355,10 +339,11 @@ def _for_eyes(pretty: bool | None) -> bool:
 
 def _write(text: str) -> None:
     try:
-        data = text.encode()
+        data = memoryview(text.encode())
     except UnicodeEncodeError as error:
         raise CodecError(f"half a surrogate pair at character {error.start}, which UTF-8 cannot write; --json escapes it") from None
-    sys.stdout.buffer.write(data)
+    while data:  # a pipe without a buffer (`python -u`) may take only a part
+        data = data[sys.stdout.buffer.write(data) :]
     sys.stdout.buffer.flush()
 
 
@@ -368,8 +353,13 @@ def _line(value: Any) -> str:
     return text.encode("utf-8", "backslashreplace").decode() + "\n"  # half a surrogate pair is written as JSON escapes it
 
 
-def _plain(value: Any) -> str:
-    return value.isoformat() if isinstance(value, date) else str(value)
+def _plain(value: Any) -> Any:
+    """What JSON itself does not know: days among the options, and the parts of a reply."""
+    return value.isoformat() if isinstance(value, date) else _members(value)
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _write_json(value: Any) -> None:
@@ -380,7 +370,7 @@ def _write_events(events: Iterable[Event], pretty: bool | None) -> None:
     lines = []
     for event in events:
         name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
-        values = event.diagnostic._asdict() if isinstance(event, Diagnosed) else asdict(event)
+        values = event.diagnostic._asdict() if isinstance(event, Diagnosed) else _members(event)
         lines.append(_line({"event": name, **values}))
     if lines and _for_eyes(pretty):
         from . import terminal

@@ -10,7 +10,7 @@ Rules of this module:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, get_args
+from typing import Any, NoReturn, Protocol
 
 import regex
 
@@ -23,7 +23,8 @@ from .messages import Conversation, Door, Message, Tool, admit
 from .prompt import Misfit, PromptReader, handlers
 from .wire import Rendered, Wire
 
-
+POLICIES = ("strict", "recover", "raw")
+FINISH_REASONS = ("stop", "tool_calls", "length")
 _PROSE = 80  #: a marker longer than this is a paragraph of instructions
 _TAG = regex.compile(r"<\|[^|<>]*\|>|</?[A-Za-z][\w:.-]*[>=]?")
 
@@ -51,8 +52,8 @@ GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next ass
 class Format:
     """One chat template: its declaration, and what can be done with it.
 
-    `write(wire, messages, tools, options, refuse)` renders.  `starts` are the grammar's start rules by how a prompt ends;
-    the last is the default.  `generation_prompt(options)` is the text that opens the next assistant turn.
+    `write(wire, messages, tools, options, refuse)` renders.  `starts` are the grammar's start rules by how a prompt ends.
+    `generation_prompt(options)` is the text that opens the next assistant turn.
     `read(reader)` makes a conversation of a prompt, from what its rules and `notes` said.  `losses(...)` names what the
     format's own text cannot give back.  `words` are the template's own words for refusals, by code.
     """
@@ -110,7 +111,9 @@ class Format:
             option = self.options.get(name)
             if option is None:
                 known = ", ".join(self.options)
-                self._refuse(f"options.{name}", "unknown_option", f"unknown option {name!r}{nearest(name, self.options)}; there are {known}")
+                self._refuse(
+                    f"options.{name}", "unknown_option", f"unknown option {name!r}{nearest(name, self.options)}; there are {known}"
+                )
             if not isinstance(value, option.types) or (isinstance(value, bool) and bool not in option.types):
                 wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in option.types)
                 self._refuse(f"options.{name}", "bad_option", f"{name} must be {wanted}, not {value!r}")
@@ -123,10 +126,14 @@ class Format:
         if not isinstance(tools, Sequence) or isinstance(tools, (str, bytes)):
             self._refuse("tools", "bad_tool", f"tools must be a list, not {type(tools).__name__}")
         for index, tool in enumerate(tools):
-            if not isinstance(tool, Mapping):
+            if type(tool) is not dict and not isinstance(tool, Mapping):
                 self._refuse(f"tools[{index}]", "bad_tool", f"a tool must be an object, not {type(tool).__name__}")
             function = tool.get("function", tool)
-            if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
+            if (
+                (type(function) is not dict and not isinstance(function, Mapping))
+                or not isinstance(function.get("name"), str)
+                or not function["name"]
+            ):
                 self._refuse(f"tools[{index}]", "missing_tool_name", "a tool must have a function with a name")
         return tools
 
@@ -175,18 +182,29 @@ class Format:
     def _open(
         self, events: list[Event] | None, tools: Any, prompt: Any, policy: str, infer_types: bool, options: Mapping[str, Any]
     ) -> tuple[Assembler, Machine, str]:
-        if policy not in get_args(Policy):
-            raise CodecError(f"{self.name}: unknown policy {policy!r}{nearest(str(policy), get_args(Policy))}")
+        if policy not in POLICIES:
+            raise CodecError(f"{self.name}: unknown policy {policy!r}{nearest(str(policy), POLICIES)}")
         settings = Settings(self.layout, self.empty_reasoning, self._check_tools(tools) if tools is not None else None, policy, infer_types)  # type: ignore[arg-type]
-        if prompt is None:
-            ending = self.generation_prompt(self._options(options) if options else self._defaults)
-        else:
+        if prompt is not None:
             ending = prompt.text if isinstance(prompt, Rendered) else prompt
             self._check_text(ending)
-        start = next((start for suffix, start in self.starts if ending.endswith(suffix)), self.starts[-1][1])
+            start = self._start(ending)
+        elif options:
+            start = self._start(self.generation_prompt(self._options(options)))
+        else:
+            start = self._default_start
         nodes, depth = self.nodes(start)
         sink = Assembler(settings, events)
         return sink, Machine(nodes, sink, depth), start
+
+    def _start(self, ending: str) -> str:
+        """The start rule of a completion by how its prompt ends."""
+        return next((start for suffix, start in self.starts if ending.endswith(suffix)), self._default_start)
+
+    @cached_property
+    def _default_start(self) -> str:
+        ending = self.generation_prompt(self._defaults)
+        return next(start for suffix, start in self.starts if ending.endswith(suffix))
 
     def nodes(self, start: str) -> tuple[list[Node], int]:
         """The automaton of a start rule, compiled on its first use, and the depth of its stack."""
@@ -202,9 +220,10 @@ class Format:
             raise CodecError(f"{self.name}: the text must be a string, not {type(text).__name__}")
 
     def _finish_reason(self, given: Any) -> Any:
-        if given is not None and given not in get_args(FinishReason):
-            known = get_args(FinishReason)
-            raise CodecError(f"{self.name}: unknown finish_reason {given!r}{nearest(str(given), known)}; there are {', '.join(known)}")
+        if given is not None and given not in FINISH_REASONS:
+            raise CodecError(
+                f"{self.name}: unknown finish_reason {given!r}{nearest(str(given), FINISH_REASONS)}; there are {', '.join(FINISH_REASONS)}"
+            )
         return given
 
     def _refused(self, refused: Refused, text: str, sink: Assembler) -> ParseError:

@@ -12,17 +12,17 @@ Rules of this module:
 A state of the tables becomes a `Node` with all that the inner loop needs, and each step a `Move`.
 """
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol
-
-import regex
 
 from .errors import DIAGNOSTICS
 from .grammar import JSON_RUNS, Action, Guard, Op, State, Step, Tables
 
-_NON_BLANK = regex.compile(r"\S").search
-_QUOTE_OR_ESCAPE = regex.compile(r'["\\]').search
+_NON_BLANK = re.compile(r"\S").search
+_QUOTE_OR_ESCAPE = re.compile(r'["\\]').search
 _QUOTES = "`\"'"
 
 
@@ -81,34 +81,44 @@ class Move:
     guard: Guard | None
     tentative: bool
     extend: bool  #: a longer marker begins with this one
+    plain: bool  #: it counts wherever it stands
     follow: tuple[str, ...]
     end_follows: bool
     follow_prefixes: frozenset[str]
     name_ends: tuple[str, ...]
 
 
+class Kind(IntEnum):
+    """What may come in a state."""
+
+    BETWEEN = 0  #: only a marker
+    BEFORE = 1  #: a run may start
+    INSIDE = 2  #: a run is open
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A state with all that the inner loop needs."""
 
+    kind: int
     moves: dict[str, Move]
-    ordered: tuple[tuple[str, Move], ...]  #: the markers to try at the cursor, longest first
+    ordered: tuple[tuple[str, Move], ...]  #: BEFORE: the markers to try at the cursor, longest first
     prefixes: frozenset[str]  #: every proper beginning of a marker
     longest: int
     first: str | None  #: the character that every marker begins with, if it is one
-    single: str | None  #: the one marker that may end the run, if it is one
-    search: Callable[..., Any]
-    enter: int | None
+    search: Callable[..., Any]  #: finds the next marker
+    match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
+    enter: int
     enter_ops: Ops
     run: str | None
     run_depth: int
-    handler: Handler | None
+    handler: Handler
     json: bool
     skips_blanks: bool
     end: Ops
     complete: bool
     strict: bool
-    expected: tuple[str, ...] = field(default=())
+    expected: tuple[str, ...]
 
 
 def build_nodes(tables: Tables, handlers: Handlers) -> list[Node]:
@@ -136,7 +146,8 @@ def _prefixes(literals: Any) -> frozenset[str]:
     return frozenset(literal[:length] for literal in literals for length in range(1, len(literal)))
 
 
-def _move(step: Step, literals: list[str], handlers: Handlers) -> Move:
+def _move(step: Step, literals: list[str], handlers: Handlers, *, json: bool) -> Move:
+    extend = any(literal != step.literal and literal.startswith(step.literal) for literal in literals)
     return Move(
         literal=step.literal,
         target=step.target,
@@ -144,7 +155,8 @@ def _move(step: Step, literals: list[str], handlers: Handlers) -> Move:
         ops=_ops(step.actions, handlers),
         guard=step.guard,
         tentative=step.tentative,
-        extend=any(literal != step.literal and literal.startswith(step.literal) for literal in literals),
+        extend=extend,
+        plain=step.guard is None and not (extend or step.tentative or json),
         follow=step.follow,
         end_follows=step.end_follows,
         follow_prefixes=_prefixes(step.follow),
@@ -153,31 +165,35 @@ def _move(step: Step, literals: list[str], handlers: Handlers) -> Move:
 
 
 def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
-    literals = sorted(state.steps, key=len, reverse=True)
-    moves = {literal: _move(state.steps[literal], literals, handlers) for literal in literals}
-    cursor = [literal for literal in literals if state.enter is None or literal in state.cursor]
     inner = tables.states[state.enter] if state.enter is not None else None
     run = state.run or (inner.run if inner else None)
+    json = run in JSON_RUNS
+    literals = sorted(state.steps, key=len, reverse=True)
+    moves = {literal: _move(state.steps[literal], literals, handlers, json=json) for literal in literals}
+    cursor = [literal for literal in literals if inner is None or literal in state.cursor]
     firsts = {literal[0] for literal in literals}
+    alternatives = "|".join(map(re.escape, literals)) or r"(?!)"
+    skips_blanks = not tables.strict and (run is None or json)
     return Node(
+        kind=Kind.INSIDE if state.run else Kind.BETWEEN if inner is None else Kind.BEFORE,
         moves=moves,
         ordered=tuple((literal, moves[literal]) for literal in cursor),
         prefixes=_prefixes(cursor),
         longest=max(map(len, cursor), default=0),
         first=firsts.pop() if len(firsts) == 1 else None,
-        single=literals[0] if len(literals) == 1 else None,
-        search=regex.compile("|".join(map(regex.escape, literals)) or r"(?!)").search,
-        enter=state.enter,
+        search=re.compile(alternatives).search,
+        match=re.compile((r"\s*" if skips_blanks else "") + f"({alternatives})").match,
+        enter=-1 if state.enter is None else state.enter,
         enter_ops=_ops(state.enter_actions, handlers),
         run=run,
         run_depth=state.run_depth,
-        handler=handlers.runs[state.run] if state.run else None,
-        json=run in JSON_RUNS,
-        skips_blanks=not tables.strict and (run is None or run in JSON_RUNS),
+        handler=handlers.runs[state.run] if state.run else handlers.diagnose,
+        json=json,
+        skips_blanks=skips_blanks,
         end=_ops(state.end, handlers),
         complete=state.complete,
         strict=tables.strict,
-        expected=(*literals, *([run] if run and state.enter is not None else ()), *(["the end"] if state.complete else ())),
+        expected=(*literals, *([run] if run and inner is not None else ()), *(["the end"] if state.complete else ())),
     )
 
 
@@ -195,30 +211,26 @@ _YES, _NO, _MORE, _BLANKS = range(4)  # verdicts on a marker: it counts, it does
 class Machine:
     """One parse in progress."""
 
-    __slots__ = ("blanks", "last", "nodes", "offset", "pending", "quoted", "raw", "sink", "starts", "state", "stray_from", "trial", "tried", "verbatim")
+    # what only some parses need stands here as a default, so that making a machine is cheap
+    pending = ""  #: text that is not decided
+    last = ""  #: the last character of the open run
+    quoted = False  #: inside a string of a JSON run
+    tried = False  #: a call in this reasoning was undone
+    trial: "Machine | None" = None  #: parses a call that reasoning ran into, as if it counted
+    raw = ""  #: the end of what came since the trial began, to find a marker across feeds
+    stray_from: int | None = None  #: where text began that does not belong
 
     def __init__(self, nodes: list[Node], sink: Sink, depth: int, *, state: int = 0, offset: int = 0) -> None:
         self.nodes = nodes
         self.sink = sink
         self.state = state
         self.offset = offset  #: of what is pending
-        self.pending = ""
-        self.blanks: list[str] = []  #: more of what is pending, while only blanks come
         self.starts = [0] * depth  #: where the symbol at each depth of the stack began
-        self.last = ""  #: the last character of the open run
-        self.quoted = False  #: inside a string of a JSON run
+        self.blanks: list[str] = []  #: more of what is pending, while only blanks come
         self.verbatim: list[str] = []  #: the open JSON run, or what came since a trial began
-        self.trial: Machine | None = None  #: parses a call that reasoning ran into, as if it counted
-        self.tried = False  #: such a call was undone in this run
-        self.stray_from: int | None = None  #: where text began that does not belong
-        self.raw = ""  #: the end of what came since the trial began, to find a marker across feeds
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "nodes"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, value)
+        return {name: value for name, value in self.__dict__.items() if name != "nodes"}
 
     def bind(self, nodes: list[Node]) -> None:
         """Give a machine that was copied or unpickled its format's nodes back."""
@@ -239,7 +251,7 @@ class Machine:
             self.blanks.clear()
         elif not self.pending and not final:
             node = self.nodes[self.state]
-            if node.handler is not None and node.first is not None and node.first not in chunk and not node.json:
+            if node.kind == 2 and node.first is not None and node.first not in chunk and not node.json:
                 if chunk:
                     start = self.offset
                     self.offset = end = start + len(chunk)
@@ -257,75 +269,77 @@ class Machine:
         state = self.state
         while True:
             node = nodes[state]
-            here = pos
-            if node.skips_blanks and node.handler is None:
-                while here < size and text[here].isspace():
-                    here += 1
-                pos = here
-            if pos == size:
-                break
-            if node.handler is None:  # at the cursor: a marker that may come here
-                move = None
-                for literal, candidate in node.ordered:
-                    if text.startswith(literal, pos):
-                        move = candidate
+            move: Move | None
+            if node.kind == 0:  # between runs: only a marker may come
+                match = node.match(text, pos)
+                if match is not None:
+                    found = match.start(1)
+                    move = node.moves[match.group(1)]
+                    if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
+                        pos = found
                         break
-                rest = size - pos
-                if (move is None or move.extend) and not final and rest < node.longest and text[pos:] in node.prefixes:
-                    break
-                if move is not None and node.enter is not None and move.guard is not None:
-                    verdict = self._check(move, text, pos, pos, final)
-                    if verdict >= _MORE:
-                        self._wait(verdict)
-                        break
-                    if verdict == _NO:
-                        move = None
-                if move is None and node.enter is None:
-                    pos, found_marker = self._stray(node, text, pos, final)
+                else:
+                    pos, found_marker = self._between(node, text, pos, final)
                     if not found_marker:
                         break
                     continue
-                if move is not None:
-                    start, pos = pos, pos + len(move.literal)
-                    starts[move.depth] = base + start
-                    state = move.target
-                    self.last = ""
-                    for op, depth, alias in move.ops:
-                        op(sink, alias, starts[depth], base + pos)
-                    continue
-            # in a run, or at the start of one
-            before = node
-            if node.enter is not None:
-                node = nodes[node.enter]
-            found, move, verdict = (self._find_json if node.json else self._find)(node, text, pos, final)
-            if found > pos:
-                if before is not node:
-                    for op, depth, alias in before.enter_ops:
-                        op(sink, alias, starts[depth], base + pos)
-                    starts[before.run_depth] = base + pos
-                    state = before.enter  # type: ignore[assignment]
-                self.last = text[found - 1]
-                if not node.json:
-                    node.handler(sink, text[pos:found], base + pos, base + found)  # type: ignore[misc]
+            else:
+                before = node
+                if node.kind == 1:
+                    if node.skips_blanks:
+                        while pos < size and text[pos].isspace():
+                            pos += 1
+                    if pos == size:
+                        break
+                    if node.ordered:  # markers that may come here, but not end the run
+                        taken, verdict = self._at_cursor(node, text, pos, final)
+                        if verdict >= _MORE:
+                            self._wait(verdict)
+                            break
+                        if taken is not None:
+                            starts[taken.depth] = base + pos
+                            pos += len(taken.literal)
+                            state = taken.target
+                            for op, depth, alias in taken.ops:
+                                op(sink, alias, starts[depth], base + pos)
+                            continue
+                    node = nodes[node.enter]
+                elif pos == size:
+                    break
+                match = node.search(text, pos)
+                if match is not None and (move := node.moves[match.group()]).plain:
+                    found = match.start()
                 else:
-                    self.verbatim.append(text[pos:found])
-            if move is None:
-                pos = found
-                self._wait(verdict)
-                break
-            if node.json:
-                self._end_json(node, base + found)
-            elif found == pos and before is not node:
-                move = before.moves.get(move.literal, move)
+                    found, move, verdict = (self._find_json if node.json else self._find)(node, text, pos, final, match)
+                if found > pos:
+                    if before is not node:
+                        for op, depth, alias in before.enter_ops:
+                            op(sink, alias, starts[depth], base + pos)
+                        starts[before.run_depth] = base + pos
+                        state = before.enter
+                    if node.json:
+                        self.verbatim.append(text[pos:found])
+                    else:
+                        node.handler(sink, text[pos:found], base + pos, base + found)
+                if move is None:
+                    if found > pos:
+                        self.last = text[found - 1]
+                    pos = found
+                    self._wait(verdict)
+                    break
+                if node.json:
+                    self._end_json(node, base + found)
+                elif found == pos and before is not node:
+                    move = before.moves.get(move.literal, move)
+                if move.tentative:
+                    self.state, self.offset, self.pending = state, base + found, ""
+                    self._try(move, text[found:], base + found, final)
+                    return
+                self.last = ""
+                self.tried = False
             pos = found + len(move.literal)
-            if move.tentative:
-                self.state, self.offset, self.pending = state, base + found, ""
-                self._try(move, text[found:], base + found, final)
-                return
             starts[move.depth] = base + found
             state = move.target
-            self.last = ""
-            self.tried = False
             for op, depth, alias in move.ops:
                 op(sink, alias, starts[depth], base + pos)
         self.state = state
@@ -334,26 +348,30 @@ class Machine:
         if final:
             self._end()
 
-    def _find(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
-        """Where the run ends, by which marker; or up to where it is certain to be run, and what the rest waits for."""
-        scan, single, size = pos, node.single, len(text)
-        while True:
-            if single is not None:
-                found = text.find(single, scan)
-                if found < 0:
-                    break
-                move = node.moves[single]
-            else:
-                match = node.search(text, scan)
-                if match is None:
-                    break
-                found = match.start()
-                move = node.moves[match.group()]
-                if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
-                    return found, None, _MORE
+    def _at_cursor(self, node: Node, text: str, pos: int, final: bool) -> tuple[Move | None, int]:
+        """The marker at the cursor that comes instead of a run, if there is one, or what to wait for."""
+        move = next((move for literal, move in node.ordered if text.startswith(literal, pos)), None)
+        if (move is None or move.extend) and not final and len(text) - pos < node.longest and text[pos:] in node.prefixes:
+            return None, _MORE
+        if move is None or move.guard is None:
+            return move, _YES
+        verdict = self._check(move, text, pos, pos, final)
+        return (move if verdict == _YES else None), verdict
+
+    def _find(self, node: Node, text: str, pos: int, final: bool, match: Any) -> tuple[int, Move | None, int]:
+        """Where the run ends, by which marker; or up to where it is certain to be run, and what the rest waits for.
+
+        `match` is the first place where a marker might be.
+        """
+        size = len(text)
+        while match is not None:
+            found = match.start()
+            move = node.moves[match.group()]
+            if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
+                return found, None, _MORE
             if move.tentative and self.tried:
                 verdict = _NO
-            elif move.guard is None:
+            elif move.guard is None or (move.guard is Guard.FOLLOW and text.startswith(move.follow, match.end())):
                 return found, move, _YES
             else:
                 verdict = self._check(move, text, pos, found, final)
@@ -361,14 +379,13 @@ class Machine:
                 return found, move, _YES
             if verdict >= _MORE:
                 return found, None, verdict
-            scan = found + 1
-        if final:
-            if node.run in ("CONTENT", "REASONING"):
-                held = self._hold(node, text, pos)
-                if held < size:
-                    self.sink.cut_marker(self.offset + held, self.offset + size)
-            return size, None, _MORE
-        return self._hold(node, text, pos), None, _MORE
+            match = node.search(text, found + 1)
+        held = self._hold(node, text, pos)
+        if not final:
+            return held, None, _MORE
+        if held < size and node.run in ("CONTENT", "REASONING"):
+            self.sink.cut_marker(self.offset + held, self.offset + size)
+        return size, None, _MORE
 
     @staticmethod
     def _hold(node: Node, text: str, pos: int) -> int:
@@ -444,8 +461,14 @@ class Machine:
 
     # -- text where none belongs
 
-    def _stray(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, bool]:
-        """Pass over text up to the next marker; where that is, and whether there is one."""
+    def _between(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, bool]:
+        """No marker at the cursor: pass over layout and text up to the next one; where that is, and whether there is one."""
+        size = len(text)
+        if node.skips_blanks:
+            match = _NON_BLANK(text, pos)
+            pos = match.start() if match is not None else size
+        if pos == size or (size - pos < node.longest and text[pos:] in node.prefixes):  # the beginning of a marker
+            return (size if final and not node.strict else pos), False
         if node.strict:
             raise Unexpected(self.offset + pos, node.expected)
         self.sink.failed = True
@@ -456,11 +479,11 @@ class Machine:
         if self.stray_from is not None and (final or match is not None):
             self.sink.stray(self.stray_from, self.offset + end)
             self.stray_from = None
-        return (len(text) if final and match is None else end), match is not None
+        return (size if final and match is None else end), match is not None
 
     # -- JSON runs: they end at the first closer outside JSON strings
 
-    def _find_json(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
+    def _find_json(self, node: Node, text: str, pos: int, final: bool, _: Any) -> tuple[int, Move | None, int]:
         at, size = pos, len(text)
         while True:
             if self.quoted:
@@ -501,7 +524,7 @@ class Machine:
     def _end_json(self, node: Node, end: int) -> None:
         whole = "".join(self.verbatim)
         self.verbatim.clear()
-        node.handler(self.sink, whole, end - len(whole), end)  # type: ignore[misc]
+        node.handler(self.sink, whole, end - len(whole), end)
 
     # -- calls that reasoning runs into
 
@@ -529,7 +552,8 @@ class Machine:
         trial.feed(chunk, final=final)
         watched = self.raw + chunk
         node = self.nodes[self.state]
-        closers = [move.literal for move in self.nodes[node.enter if node.enter is not None else self.state].moves.values() if move.guard is Guard.QUOTE]
+        inside = self.nodes[node.enter] if node.kind == Kind.BEFORE else node
+        closers = [move.literal for move in inside.moves.values() if move.guard is Guard.QUOTE]
         self.raw = watched[-max(map(len, closers), default=1) + 1 :]
         failed = trial.sink.failed or any(closer in watched for closer in closers)
         if not failed and final:
@@ -551,7 +575,7 @@ class Machine:
         if node.strict and not node.complete:
             raise Unexpected(self.offset, node.expected)
         if node.json and self.verbatim:
-            self._end_json(node if node.handler else self.nodes[node.enter or 0], self.offset + len(self.pending))
+            self._end_json(node, self.offset + len(self.pending))
         end = self.offset + len(self.pending)
         self.sink.ended()
         for op, depth, alias in node.end:

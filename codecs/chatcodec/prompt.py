@@ -137,9 +137,7 @@ def _end_assistant(reader: PromptReader, _: str, start: int, end: int) -> None:
         message["tool_calls"] = []
         for name, arguments in turn.calls:
             reader.pending.append(reader.new_id())
-            message["tool_calls"].append(
-                {"id": reader.pending[-1], "type": "function", "function": {"name": name, "arguments": arguments}}
-            )
+            message["tool_calls"].append({"id": reader.pending[-1], "type": "function", "function": {"name": name, "arguments": arguments}})
     reader.messages.append(message)
     reader.turn = None
 

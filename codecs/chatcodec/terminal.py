@@ -18,8 +18,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from .assembler import Reply
 from .errors import Diagnostic, Loss, locate
-from .format import Format, Reply
+from .format import Format
 from .wire import Rendered
 
 #: How each kind of text looks, in the order of the legend.  `odd`: no part of the message, and a diagnostic says why.
@@ -33,6 +34,7 @@ STYLES = {
     "reasoning": "italic yellow",
     "content": "green",
     "call": "magenta",
+    "argument_name": "bold magenta",
     "argument": "bright_magenta",
     "result": "bright_yellow",
     "media": "bright_green",
@@ -61,7 +63,9 @@ def visible(text: str, keep: str = "") -> str:
 
 def show_formats(formats: Iterable[Format]) -> str:
     """A table of formats and their options with the defaults."""
-    table = Table("format", "title", "option", "default", "description", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("format", "title", "option", "default", "description"):
+        table.add_column(heading, no_wrap=heading != "description")
     for listed in formats:
         label = (Text(listed.name, "bold green"), Text(listed.title))
         for name, option in listed.options.items() or [("", None)]:
@@ -93,14 +97,14 @@ def show_difference(text: str, again: str) -> str:
 
 def show_event(line: str) -> str:
     """One event of a stream, a line of JSON, in the colour of what it is about."""
-    return _printed(Text(visible(line, keep="\n"), STYLES[EVENTS[json.loads(line)["event"]]], end=""))
+    return _printed(Text(visible(line.rstrip("\n")), STYLES[EVENTS[json.loads(line)["event"]]]))
 
 
 def _painted(text: str, spans: Iterable[tuple[int, int, str]]) -> Sequence[Text]:
     """A legend, and the text in the colours of its spans; later spans lie over earlier ones, and the rest is control."""
     paint = bytearray(len(text))  # one kind a character; the first is control
-    for start, end, kind in spans:
-        paint[start:end] = bytes([_KINDS.index(kind)]) * (end - start)
+    for first, last, name in spans:
+        paint[first:last] = bytes([_KINDS.index(name)]) * (last - first)
     painted, start = Text(), 0
     for kind, run in groupby(paint):
         end = start + sum(1 for _ in run)

@@ -93,7 +93,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> Types | None:
 def _both(one: Types, other: Types) -> Types:
     """What two demands leave: an integer is a number too."""
     both = one & other
-    if "number" in one and "integer" in other or "integer" in one and "number" in other:
+    if ("number" in one and "integer" in other) or ("integer" in one and "number" in other):
         both |= {"integer"}
     return both or one
 

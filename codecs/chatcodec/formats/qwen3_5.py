@@ -163,9 +163,7 @@ def _split_thinking(message: dict[str, Any], text: str) -> tuple[str, str] | Non
     return before.lstrip("\n"), text.split(M["THINK_END_TAG"])[-1].lstrip("\n")
 
 
-def _assistant(
-    wire: Wire, message: dict[str, Any], index: int, content: Sequence[Any], options: Mapping[str, Any], refuse: Refuse
-) -> None:
+def _assistant(wire: Wire, message: dict[str, Any], index: int, content: Sequence[Any], options: Mapping[str, Any], refuse: Refuse) -> None:
     reasoning = message.get("reasoning_content", "").strip()
     if content and "reasoning_content" not in message:
         split = _split_thinking(message, "".join(content[1::2]))

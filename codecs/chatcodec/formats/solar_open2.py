@@ -294,7 +294,10 @@ FORMAT = Format(
             ("none", "minimal", "low", *THINKING_EFFORTS, None),
         ),
         "think_render_option": Option(
-            (str,), "interleaved", "which turns show their reasoning: all, those after the last user turn, or none", ("preserved", "interleaved", "off")
+            (str,),
+            "interleaved",
+            "which turns show their reasoning: all, those after the last user turn, or none",
+            ("preserved", "interleaved", "off"),
         ),
         "provider_system_prompt": Option((bool,), False, "put Upstage's own system prompt first"),
         "response_format": Option((dict, type(None)), None, "OpenAI's response_format, written into the system prompt"),
