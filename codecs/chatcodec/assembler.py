@@ -35,7 +35,6 @@ from .messages import Message, Tool, assistant_message, function_of
 from .values import (
     NO_SIGNATURE,
     STRING,
-    Reading,
     Types,
     dumps,
     guess_value,
@@ -56,7 +55,7 @@ class Layout(Enum):
     LINE = "line"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Segment:
     """A piece of a reply in the order written: its text, where it stands, and for a call its index in `tool_calls`."""
 
@@ -66,7 +65,7 @@ class Segment:
     call: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartialCall:
     """A call that was cut off: its name so far, the arguments that are closed, and the open one with its text so far."""
 
@@ -119,51 +118,62 @@ class Refused(Exception):
 class _Text:
     """An open run of reasoning or content."""
 
+    lead = ""  #: blanks before anything else
+    waiting: list[str] | None = None  #: more of them, as they come
+    held: Sequence[str] = ()  #: blanks that are layout if nothing follows
+    start = end = 0
+
     def __init__(self, trim: bool, wait: bool) -> None:
         self.trim = trim
         self.wait = wait  #: hold leading blanks back: they may turn out to be all there is
         self.parts: list[str] = []
-        self.lead: list[str] = []  #: blanks before anything else
-        self.held: list[str] = []  #: blanks that are layout if nothing follows
-        self.start = self.end = 0
 
     def add(self, text: str, start: int, end: int) -> str:
         """More of the run; gives what is certain to belong to it."""
         if not self.parts:
-            if self.trim or self.wait:
-                body = text.lstrip()
-                blanks = len(text) - len(body)
-                if not self.lead:
-                    self.start = start
-                if not body:
-                    self.lead.append(text)
-                    return ""
-                if self.trim:
-                    if blanks:
-                        self.lead.append(text[:blanks])
-                    self.start = start + blanks
-                    text = body
-                elif self.lead:
-                    text = "".join(self.lead) + text
-                    self.lead.clear()
-            else:
+            if self.waiting is None:
                 self.start = start
+            if ((self.trim or self.wait) and text[0].isspace()) or self.waiting is not None:
+                text = self._after_blanks(text, start)
+                if not text:
+                    return ""
         if self.trim:
-            body = text.rstrip()
-            if not body:
-                self.held.append(text)
-                return ""
-            tail = text[len(body) :]
-            end -= len(tail)
-            if self.held:
-                body = "".join(self.held) + body
-                self.held.clear()
-            if tail:
-                self.held.append(tail)
-            text = body
+            if text[-1].isspace():
+                body = text.rstrip()
+                if not body:
+                    if not isinstance(self.held, list):
+                        self.held = []
+                    self.held.append(text)
+                    return ""
+                tail = text[len(body) :]
+                end -= len(tail)
+                text = "".join(self.held) + body
+                self.held = [tail]
+            elif self.held:
+                text = "".join(self.held) + text
+                self.held = ()
         self.end = end
         self.parts.append(text)
         return text
+
+    def _after_blanks(self, text: str, start: int) -> str:
+        """What is left of a run's beginning without the blanks; with them, if only a run of nothing else is layout."""
+        body = text.lstrip()
+        if self.waiting is None:
+            self.waiting = []
+        self.waiting.append(text[: len(text) - len(body)])
+        if not body:
+            return ""
+        self.lead = "".join(self.waiting)
+        self.waiting = None
+        if self.trim:
+            self.start = start + len(text) - len(body)
+            return body
+        return self.lead + body
+
+    def blanks(self) -> str:
+        """A run of nothing but blanks."""
+        return "".join(self.waiting or ())
 
 
 class _Call:
@@ -196,6 +206,7 @@ class Assembler:
     # what only some replies need stands here as a default, so that making an assembler is cheap
     failed = False
     reasoning: list[str] | None = None
+    unclosed = False  #: reasoning never ended
     text: _Text | None = None  #: the open run of content or reasoning
     call: _Call | None = None
     partial: PartialCall | None = None
@@ -338,6 +349,7 @@ class Assembler:
     def cut_reasoning(self, alias: str | None, start: int, end: int) -> None:
         """Reasoning never ended."""
         self.end_reasoning(alias, start, end)
+        self.unclosed = True
         self.diagnose("unclosed_reasoning", start, end)
 
     def add_content(self, text: str, start: int, end: int) -> None:
@@ -349,7 +361,7 @@ class Assembler:
         new = run.add(text, start, end)
         if new:
             if first and self.content and run.trim:
-                new = "".join(self.joint) + "".join(run.lead) + new
+                new = "".join(self.joint) + run.lead + new
             self._send_content(new)
 
     def _send_content(self, text: str) -> None:
@@ -362,8 +374,8 @@ class Assembler:
         if run is None:
             return
         self.text = None
-        if not run.parts and run.lead and not run.trim and not beside_call:
-            run.parts.append("".join(run.lead))
+        if run.waiting and not run.trim and not beside_call:
+            run.parts.append(run.blanks())
             run.end = run.start + len(run.parts[0])
             self._send_content(run.parts[0])
         if run.parts:
@@ -490,28 +502,28 @@ class Assembler:
         if text[-1:] == "\n" and self.settings.line_values:
             text = text[:-1]
         if not call.broken:
-            reading = self._read(call, key, text)
+            value = self._read(call, key, text)
             if key in call.arguments:
                 self.diagnose("duplicate_argument", start, end, key)
             if self.events is not None:
-                self._send_arguments(call, '"' if call.streaming else self._prefix(call) + dumps(reading.value))
-            call.arguments[key] = reading.value
+                self._send_arguments(call, '"' if call.streaming else self._prefix(call) + dumps(value))
+            call.arguments[key] = value
         call.key = None
         call.key_parts.clear()
         call.value.clear()
 
-    def _read(self, call: _Call, key: str, text: str) -> Reading:
+    def _read(self, call: _Call, key: str, text: str) -> Any:
         if self.settings.tools is None:
             if self.settings.infer_types:
-                return Reading(guess_value(text))
+                return guess_value(text)
             if not self.untyped:
                 self.untyped = True
                 self.diagnose("untyped", call.value_start, call.value_end, key)
-            return Reading(text)
-        reading = read_value(text, call.types)
-        if reading.code is not None:
-            self.diagnose(reading.code, call.value_start, call.value_end, key)
-        return reading
+            return text
+        value, code = read_value(text, call.types)
+        if code is not None:
+            self.diagnose(code, call.value_start, call.value_end, key)
+        return value
 
     def cut_argument(self, alias: str | None, start: int, end: int) -> None:
         """A value ended without its closer."""
@@ -676,8 +688,7 @@ class Assembler:
             reasoning = None
         message = assistant_message("".join(self.content) or None, reasoning, self.calls)
         finish: FinishReason = "tool_calls" if self.calls else "stop"
-        unclosed = any(diagnostic.code == "unclosed_reasoning" for diagnostic in self.diagnostics)
-        if self.partial is not None or given == "length" or (given is None and not self.stopped and unclosed):
+        if self.partial is not None or given == "length" or (given is None and not self.stopped and self.unclosed):
             finish = "length"
         return Reply(message, self.segments, self.diagnostics, self.partial, finish)
 

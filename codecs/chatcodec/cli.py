@@ -71,13 +71,6 @@ def manners() -> Iterator[None]:
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    except OSError as error:  # reading has its own words; this was writing
-        # Python would try once more to write at its end, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            raise typer.Exit(141) from None
-        _complain(f"standard output: {error.strerror}")
-        raise typer.Exit(2) from None
 
 
 @app.command(epilog="Example: chatcodec formats --json")
@@ -90,7 +83,7 @@ def formats(pretty: Pretty = None) -> None:
 
         _write(terminal.show_formats(known))
     else:
-        _write_json([{"name": each.name, "title": each.title, "options": _options_of(each)} for each in known])
+        _write(_line([{"name": each.name, "title": each.title, "options": each.options} for each in known]))
 
 
 @app.command(epilog="Example: chatcodec render qwen3_5 chat.json --option add_generation_prompt=true")
@@ -111,14 +104,8 @@ def render(format: FormatName, file: File = "-", option: Options = None, pretty:
     elif pretty is None:
         _write(rendered.text)
     else:
-        _write_json(
-            {
-                "text": rendered.text,
-                "spans": [span._asdict() for span in rendered.spans],
-                "generation_spans": rendered.generation_spans,
-                "losses": [loss._asdict() for loss in rendered.losses],
-            }
-        )
+        spans, losses = ([each._asdict() for each in some] for some in (rendered.spans, rendered.losses))
+        _write(_line({"text": rendered.text, "spans": spans, "generation_spans": rendered.generation_spans, "losses": losses}))
 
 
 @app.command(epilog="Example: chatcodec parse qwen3_5 completion.txt --tools tools.json --finish-reason stop")
@@ -162,7 +149,7 @@ def parse(
             _write(terminal.show_reply(text, reply))
         else:
             diagnostics = [diagnostic._asdict() for diagnostic in reply.diagnostics]
-            _write_json(_members(reply) | {"message": reply.message.model_dump(), "diagnostics": diagnostics})
+            _write(_line(_members(reply) | {"message": reply.message.model_dump(), "diagnostics": diagnostics}))
     if any(diagnostic.severity == "error" for diagnostic in reply.diagnostics):
         raise typer.Exit(1)
 
@@ -185,7 +172,7 @@ def parse_prompt(format: FormatName, file: File = "-", pretty: Pretty = None) ->
         if rendered.text != text:
             _write(terminal.show_difference(text, rendered.text))
     else:
-        _write_json(conversation.model_dump())
+        _write(_line(conversation.model_dump()))
 
 
 def main() -> None:
@@ -318,18 +305,6 @@ def _admitted(options: Mapping[str, Any], codec: Format) -> dict[str, Any]:
     return admitted
 
 
-def _options_of(codec: Format) -> dict[str, Any]:
-    return {
-        name: {
-            "default": option.default,
-            "types": [each.__name__ for each in option.types],
-            "values": option.values,
-            "description": option.description,
-        }
-        for name, option in codec.options.items()
-    }
-
-
 # --------------------------------------------------------------------------------------------------------------- output
 
 
@@ -342,9 +317,15 @@ def _write(text: str) -> None:
         data = memoryview(text.encode())
     except UnicodeEncodeError as error:
         raise CodecError(f"half a surrogate pair at character {error.start}, which UTF-8 cannot write; --json escapes it") from None
-    while data:  # a pipe without a buffer (`python -u`) may take only a part
-        data = data[sys.stdout.buffer.write(data) :]
-    sys.stdout.buffer.flush()
+    try:
+        while data:  # without a buffer (`python -u`) a pipe may take only a part
+            data = data[sys.stdout.buffer.write(data) :]
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more as it ends, and complains
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(141) from None
+        raise CodecError(f"standard output: {error.strerror}") from None
 
 
 def _line(value: Any) -> str:
@@ -354,16 +335,14 @@ def _line(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON itself does not know: days among the options, and the parts of a reply."""
+    """What JSON itself does not know: the options of a format with their types, days among the values, the parts of a reply."""
+    if isinstance(value, type):
+        return "null" if value is type(None) else value.__name__
     return value.isoformat() if isinstance(value, date) else _members(value)
 
 
 def _members(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def _write_json(value: Any) -> None:
-    _write(_line(value))
 
 
 def _write_events(events: Iterable[Event], pretty: bool | None) -> None:

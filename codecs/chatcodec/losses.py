@@ -24,7 +24,7 @@ _PATHS = {SYSTEM: "content", USER: "content", CONTENT: "content", RESULT: "conte
 
 
 def losses_of(
-    format: "Format", wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+    format: "Format", wire: Wire, messages: Sequence[dict[str, Any]], tools: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
 ) -> list[Loss]:
     """All losses of a rendering, those of the format's own first."""
     return [
@@ -93,7 +93,7 @@ def _argument_losses(wire: Wire, messages: Sequence[Mapping[str, Any]], tools: S
             value = made.arguments[name]
             if not _finite(value):
                 yield Loss("non_finite_number", path, name)
-            back = read_value(text, signatures.get(made.name, NO_SIGNATURE).types(name)).value if tools else text
+            back = read_value(text, signatures.get(made.name, NO_SIGNATURE).types(name))[0] if tools else text
             if not same(back, value):
                 yield Loss("value_type_lost", path, name)
 

@@ -12,6 +12,7 @@ Rules of this module:
 A state of the tables becomes a `Node` with all that the inner loop needs, and each step a `Move`.
 """
 
+import os.path
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -105,6 +106,7 @@ class Node:
     ordered: tuple[tuple[str, Move], ...]  #: BEFORE: the markers to try at the cursor, longest first
     prefixes: frozenset[str]  #: every proper beginning of a marker
     longest: int
+    firsts: frozenset[str]  #: BEFORE: the characters that such markers begin with
     first: str | None  #: the character that every marker begins with, if it is one
     search: Callable[..., Any]  #: finds the next marker
     match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
@@ -142,6 +144,22 @@ def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:
     return tuple(ops)
 
 
+def _alternatives(literals: list[str]) -> str:
+    """A pattern for any of the literals, the longest first, with common beginnings taken out, which makes it several times as fast."""
+    if not literals:
+        return r"(?!)"
+    if len(literals) == 1:
+        return re.escape(literals[0])
+    common = os.path.commonprefix(literals)
+    if common:
+        rest = [literal[len(common) :] for literal in literals]
+        return f"{re.escape(common)}(?:{_alternatives([tail for tail in rest if tail])}){'?' if '' in rest else ''}"
+    by_first: dict[str, list[str]] = {}
+    for literal in literals:
+        by_first.setdefault(literal[0], []).append(literal)
+    return "|".join(map(_alternatives, by_first.values()))
+
+
 def _prefixes(literals: Any) -> frozenset[str]:
     return frozenset(literal[:length] for literal in literals for length in range(1, len(literal)))
 
@@ -172,7 +190,7 @@ def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
     moves = {literal: _move(state.steps[literal], literals, handlers, json=json) for literal in literals}
     cursor = [literal for literal in literals if inner is None or literal in state.cursor]
     firsts = {literal[0] for literal in literals}
-    alternatives = "|".join(map(re.escape, literals)) or r"(?!)"
+    alternatives = _alternatives(literals)
     skips_blanks = not tables.strict and (run is None or json)
     return Node(
         kind=Kind.INSIDE if state.run else Kind.BETWEEN if inner is None else Kind.BEFORE,
@@ -180,6 +198,7 @@ def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
         ordered=tuple((literal, moves[literal]) for literal in cursor),
         prefixes=_prefixes(cursor),
         longest=max(map(len, cursor), default=0),
+        firsts=frozenset(literal[0] for literal in cursor),
         first=firsts.pop() if len(firsts) == 1 else None,
         search=re.compile(alternatives).search,
         match=re.compile((r"\s*" if skips_blanks else "") + f"({alternatives})").match,
@@ -291,7 +310,7 @@ class Machine:
                             pos += 1
                     if pos == size:
                         break
-                    if node.ordered:  # markers that may come here, but not end the run
+                    if text[pos] in node.firsts:  # markers that may come here, but not end the run
                         taken, verdict = self._at_cursor(node, text, pos, final)
                         if verdict >= _MORE:
                             self._wait(verdict)

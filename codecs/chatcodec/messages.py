@@ -294,4 +294,4 @@ def _kind(value: Any) -> str:
 def function_of(tool: Tool) -> Mapping[str, Any]:
     """The function of a tool, whether it is wrapped or flat."""
     function = tool.get("function", tool)
-    return function if isinstance(function, Mapping) else {}
+    return function if type(function) is dict or isinstance(function, Mapping) else {}

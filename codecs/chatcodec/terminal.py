@@ -65,7 +65,7 @@ def show_formats(formats: Iterable[Format]) -> str:
     """A table of formats and their options with the defaults."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("format", "title", "option", "default", "description"):
-        table.add_column(heading, no_wrap=heading != "description")
+        table.add_column(heading, no_wrap=heading != "description", overflow="fold")
     for listed in formats:
         label = (Text(listed.name, "bold green"), Text(listed.title))
         for name, option in listed.options.items() or [("", None)]:

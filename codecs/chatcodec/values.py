@@ -13,11 +13,11 @@ Sources: JSON Schema 2020-12 for the keywords, Python's type names because tool 
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-import regex
 from pydantic_core import from_json
 
 from .messages import function_of
@@ -33,17 +33,14 @@ STRING = _SINGLE["string"]
 _NARROWING = frozenset(("$ref", "anyOf", "oneOf", "allOf", "enum", "const", "nullable"))  #: what else may say a type
 _WORDS: dict[str, bool | None] = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 _NULL_WORDS = ("null", "None")
-_LONG_NUMBER = regex.compile(r"[0-9](?:[0-9.]){15,}|[eE][+-]?[0-9]{3}").search
+_LONG_NUMBER = re.compile(r"[0-9](?:[0-9.]){15,}|[eE][+-]?[0-9]{3}").search
 _MAX_REFERENCES = 32
 
 Types = frozenset[str]
 
 
-class Reading(NamedTuple):
-    """A value read from text, and the code of what was odd about it, if anything."""
-
-    value: Any
-    code: str | None = None
+Reading = tuple[Any, str | None]
+"""A value read from text, and the code of what was odd about it, if anything."""
 
 
 def dumps(value: Any) -> str:
@@ -59,10 +56,10 @@ _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 def types_of(schema: Any, root: Any = None, depth: int = 0) -> Types | None:
     """The JSON types that a schema allows, or None if it does not say.  `root` is where `$ref` is looked up."""
-    if not isinstance(schema, Mapping) or depth > _MAX_REFERENCES:
+    if (type(schema) is not dict and not isinstance(schema, Mapping)) or depth > _MAX_REFERENCES:
         return None
     declared = schema.get("type")
-    if isinstance(declared, str) and declared in TYPE_NAMES and not schema.keys() & _NARROWING:
+    if isinstance(declared, str) and declared in TYPE_NAMES and _NARROWING.isdisjoint(schema):
         return _SINGLE[TYPE_NAMES[declared]]
     found: list[Types | None] = []
     if isinstance(declared, str):
@@ -146,14 +143,14 @@ NO_SIGNATURE = Signature({}, None, None)
 
 def signature_of(tool: Mapping[str, Any]) -> Signature:
     """The signature of a tool, wrapped or flat; an odd one has no types."""
-    parameters = function_of(tool).get("parameters")
-    root = parameters
+    parameters: Any = function_of(tool).get("parameters")
+    root: Any = parameters
     for _ in range(_MAX_REFERENCES):
-        if not isinstance(parameters, Mapping) or not isinstance(parameters.get("$ref"), str):
+        if type(parameters) is not dict and not isinstance(parameters, Mapping):
+            return NO_SIGNATURE
+        if not isinstance(parameters.get("$ref"), str):
             break
         parameters = _resolve(parameters["$ref"], root)
-    if not isinstance(parameters, Mapping):
-        return NO_SIGNATURE
     properties = parameters.get("properties")
     return Signature(properties if isinstance(properties, Mapping) else {}, parameters.get("additionalProperties"), root)
 
@@ -167,8 +164,8 @@ def read_value(text: str, types: Types | None) -> Reading:
         return _read_undeclared(text)
     if "string" in types:
         if "null" in types and text in _NULL_WORDS:
-            return Reading(None, "ambiguous_null")
-        return Reading(text)
+            return None, "ambiguous_null"
+        return text, None
     if text in _WORDS:
         return _fit(_WORDS[text], text, types)
     try:
@@ -176,32 +173,32 @@ def read_value(text: str, types: Types | None) -> Reading:
     except ValueError:
         pass
     try:
-        reading = _fit(read_json_mended(text), text, types)
+        value, code = _fit(read_json_mended(text), text, types)
     except ValueError:
-        return Reading(text, "type_mismatch")
-    return reading if reading.code else Reading(reading.value, "lone_surrogate")
+        return text, "type_mismatch"
+    return value, code or "lone_surrogate"
 
 
 def _fit(value: Any, text: str, types: Types) -> Reading:
     kind = json_type(value)
     if kind == "integer" and ("integer" in types or "number" in types):
-        return Reading(value)
+        return value, None
     if kind == "number":
         if math.isinf(value):
-            return Reading(text, "type_mismatch")
+            return text, "type_mismatch"
         if "number" not in types:
             if "integer" not in types or not value.is_integer():
-                return Reading(text, "type_mismatch")
+                return text, "type_mismatch"
             try:
-                return Reading(int(Decimal(text)), "float_to_int")  # exact, where the double is not
+                return int(Decimal(text)), "float_to_int"  # exact, where the double is not
             except (InvalidOperation, ValueError, OverflowError):
-                return Reading(text, "type_mismatch")
-        return Reading(value, "precision_lost" if _LONG_NUMBER(text) and _inexact(text) else None)
+                return text, "type_mismatch"
+        return value, "precision_lost" if _LONG_NUMBER(text) and _inexact(text) else None
     if kind not in types:
-        return Reading(text, "type_mismatch")
+        return text, "type_mismatch"
     if kind in ("object", "array") and _LONG_NUMBER(text):
         return _fit_numbers(value, text)
-    return Reading(value)
+    return value, None
 
 
 def _fit_numbers(value: Any, text: str) -> Reading:
@@ -218,8 +215,8 @@ def _fit_numbers(value: Any, text: str) -> Reading:
     try:
         json.loads(text, parse_float=number)
     except (ValueError, RecursionError):
-        return Reading(text, "type_mismatch")
-    return Reading(value, "precision_lost" if odd else None)
+        return text, "type_mismatch"
+    return value, "precision_lost" if odd else None
 
 
 def _inexact(digits: str) -> bool:
@@ -234,10 +231,10 @@ def _read_undeclared(text: str) -> Reading:
         try:
             value = read_json(text)
             if dumps(value) == text:
-                return Reading(value)
+                return value, None
         except (ValueError, RecursionError):
             pass
-    return Reading(text)
+    return text, None
 
 
 def guess_value(text: str) -> Any:
@@ -256,6 +253,8 @@ def read_json(text: str) -> Any:
 
 def read_json_mended(text: str) -> Any:
     """JSON whose strings hold halves of surrogate pairs, each replaced by U+FFFD.  Raises ValueError for all else."""
+    if "\\u" not in text:
+        raise ValueError("no escape that could be mended")
     try:
         value = json.loads(text, parse_constant=_no_constant)
         return _mended(value)
@@ -269,7 +268,7 @@ def _no_constant(name: str) -> None:
 
 def _mended(value: Any) -> Any:
     if isinstance(value, str):
-        return regex.sub("[\ud800-\udfff]", "\ufffd", value)
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
     if isinstance(value, list):
         return [_mended(item) for item in value]
     if isinstance(value, dict):

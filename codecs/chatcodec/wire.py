@@ -51,7 +51,7 @@ class Rendered:
         self,
         format: "Format",
         wire: Wire,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Sequence[dict[str, Any]],
         tools: Sequence[Mapping[str, Any]],
         options: Mapping[str, Any],
     ) -> None:
