@@ -1,6 +1,5 @@
 """The codec between structured chat and the text that language models read and write."""
 
-from .assembler import PartialCall, Reply, Segment
 from .errors import CodecError, Diagnostic, Loss, ParseError, RenderError, UnknownFormatError
 from .events import (
     ArgumentsDelta,
@@ -15,6 +14,7 @@ from .events import (
 from .format import Format, Option, Stream
 from .formats import get_format, list_formats
 from .messages import Conversation, FunctionCall, Message, ToolCall
+from .reply import PartialCall, Reply, Segment
 from .wire import Rendered, Span
 
 __version__ = "0.1.0"

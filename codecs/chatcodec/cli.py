@@ -23,11 +23,11 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from .assembler import FinishReason, Policy
 from .errors import CodecError, nearest
 from .events import Diagnosed, Event
 from .format import Format
 from .formats import get_format, list_formats
+from .reply import FinishReason, Policy
 
 CHUNK = 1 << 16
 CONVERSATION_KEYS = frozenset(("messages", "tools", "options"))

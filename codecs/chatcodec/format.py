@@ -14,13 +14,15 @@ from typing import Any, NoReturn, Protocol
 
 import regex
 
-from .assembler import HANDLERS, Assembler, FinishReason, Layout, Policy, Refused, Reply, Settings
+from .assembler import Assembler, Refused
+from .calls import HANDLERS
 from .errors import CodecError, Loss, ParseError, RenderError, nearest
 from .events import Event
 from .grammar import compile_tables, markers
 from .machine import Machine, Node, Unexpected, build_nodes
 from .messages import Conversation, Door, Message, Tool, admit
 from .prompt import Misfit, PromptReader, handlers
+from .reply import FinishReason, Layout, Policy, Reply, Ways, Wishes
 from .wire import Rendered, Wire
 
 POLICIES = ("strict", "recover", "raw")
@@ -102,6 +104,10 @@ class Format:
         return Door(self.parts, self.flat_calls, self._refuse)
 
     @cached_property
+    def _ways(self) -> Ways:
+        return Ways(self.layout, empty_reasoning=self.empty_reasoning)
+
+    @cached_property
     def _defaults(self) -> dict[str, Any]:
         return {name: option.default for name, option in self.options.items()}
 
@@ -180,11 +186,13 @@ class Format:
         return Stream(self, start, sink, machine, keeps_text=policy == "strict")
 
     def _open(
-        self, events: list[Event] | None, tools: Any, prompt: Any, policy: str, infer_types: bool, options: Mapping[str, Any]
+        self, events: list[Event] | None, tools: Any, prompt: Any, policy: Policy, infer_types: bool, options: Mapping[str, Any]
     ) -> tuple[Assembler, Machine, str]:
         if policy not in POLICIES:
             raise CodecError(f"{self.name}: unknown policy {policy!r}{nearest(str(policy), POLICIES)}")
-        settings = Settings(self.layout, self.empty_reasoning, self._check_tools(tools) if tools is not None else None, policy, infer_types)  # type: ignore[arg-type]
+        if tools is not None:
+            self._check_tools(tools)
+        wishes = Wishes(tools, policy, infer_types=infer_types)
         if prompt is not None:
             ending = prompt.text if isinstance(prompt, Rendered) else prompt
             self._check_text(ending)
@@ -194,7 +202,7 @@ class Format:
         else:
             start = self._default_start
         nodes, depth = self.nodes(start)
-        sink = Assembler(settings, events)
+        sink = Assembler(self._ways, wishes, events)
         return sink, Machine(nodes, sink, depth), start
 
     def _start(self, ending: str) -> str:
@@ -235,7 +243,7 @@ class Format:
         """The messages, tools and options that render to this text.  Raises ParseError where it is no prompt of the format."""
         self._check_text(text)
         nodes, depth = self.nodes("prompt")
-        reader = PromptReader(Settings({}, self.empty_reasoning))
+        reader = PromptReader(Ways({}, empty_reasoning=self.empty_reasoning))
         try:
             Machine(nodes, reader, depth).feed(text, final=True)
             messages, options = self.read(reader)

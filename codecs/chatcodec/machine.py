@@ -12,7 +12,6 @@ Rules of this module:
 A state of the tables becomes a `Node` with all that the inner loop needs, and each step a `Move`.
 """
 
-import os.path
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -83,6 +82,7 @@ class Move:
     tentative: bool
     extend: bool  #: a longer marker begins with this one
     plain: bool  #: it counts wherever it stands
+    quick: bool  #: it counts where one of `follow` stands behind it
     follow: tuple[str, ...]
     end_follows: bool
     follow_prefixes: frozenset[str]
@@ -99,15 +99,16 @@ class Kind(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A state with all that the inner loop needs."""
+    """A state with all that the inner loop needs.  Where a run may start, this includes what belongs to the state inside it."""
 
     kind: int
-    moves: dict[str, Move]
+    moves: dict[str, Move]  #: what each marker does here
+    closers: dict[str, Move]  #: what each marker does inside the run
     ordered: tuple[tuple[str, Move], ...]  #: BEFORE: the markers to try at the cursor, longest first
-    prefixes: frozenset[str]  #: every proper beginning of a marker
+    prefixes: frozenset[str]  #: every proper beginning of a marker that may come at the cursor, or inside the run
     longest: int
-    firsts: frozenset[str]  #: BEFORE: the characters that such markers begin with
-    first: str | None  #: the character that every marker begins with, if it is one
+    firsts: frozenset[str]  #: BEFORE: the characters that markers begin with which may come here only
+    first: str | None  #: INSIDE: the character that every marker begins with, if it is one
     search: Callable[..., Any]  #: finds the next marker
     match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
     enter: int
@@ -116,6 +117,7 @@ class Node:
     run_depth: int
     handler: Handler
     json: bool
+    special: bool  #: there is more to look at than markers that end the run
     skips_blanks: bool
     end: Ops
     complete: bool
@@ -144,13 +146,19 @@ def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:
     return tuple(ops)
 
 
+def _common(literals: list[str]) -> str:
+    """The longest beginning that all of them share."""
+    low, high = min(literals), max(literals)
+    return low[: next((at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))]
+
+
 def _alternatives(literals: list[str]) -> str:
     """A pattern for any of the literals, the longest first, with common beginnings taken out, which makes it several times as fast."""
     if not literals:
         return r"(?!)"
     if len(literals) == 1:
         return re.escape(literals[0])
-    common = os.path.commonprefix(literals)
+    common = _common(literals)
     if common:
         rest = [literal[len(common) :] for literal in literals]
         return f"{re.escape(common)}(?:{_alternatives([tail for tail in rest if tail])}){'?' if '' in rest else ''}"
@@ -175,6 +183,7 @@ def _move(step: Step, literals: list[str], handlers: Handlers, *, json: bool) ->
         tentative=step.tentative,
         extend=extend,
         plain=step.guard is None and not (extend or step.tentative or json),
+        quick=step.guard is Guard.FOLLOW and not (extend or step.tentative or json),
         follow=step.follow,
         end_follows=step.end_follows,
         follow_prefixes=_prefixes(step.follow),
@@ -188,31 +197,35 @@ def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
     json = run in JSON_RUNS
     literals = sorted(state.steps, key=len, reverse=True)
     moves = {literal: _move(state.steps[literal], literals, handlers, json=json) for literal in literals}
-    cursor = [literal for literal in literals if inner is None or literal in state.cursor]
-    firsts = {literal[0] for literal in literals}
-    alternatives = _alternatives(literals)
+    cursor = [literal for literal in literals if literal in state.cursor] if inner else literals
+    ending = sorted(inner.steps, key=len, reverse=True) if inner else literals
+    closers = {literal: _move(inner.steps[literal], ending, handlers, json=json) for literal in ending} if inner else moves
+    firsts = {literal[0] for literal in ending}
     skips_blanks = not tables.strict and (run is None or json)
+    held = cursor + ending
     return Node(
         kind=Kind.INSIDE if state.run else Kind.BETWEEN if inner is None else Kind.BEFORE,
         moves=moves,
+        closers=closers,
         ordered=tuple((literal, moves[literal]) for literal in cursor),
-        prefixes=_prefixes(cursor),
-        longest=max(map(len, cursor), default=0),
+        prefixes=_prefixes(held),
+        longest=max(map(len, held), default=0),
         firsts=frozenset(literal[0] for literal in cursor),
         first=firsts.pop() if len(firsts) == 1 else None,
-        search=re.compile(alternatives).search,
-        match=re.compile((r"\s*" if skips_blanks else "") + f"({alternatives})").match,
+        search=re.compile(_alternatives(ending)).search,
+        match=re.compile((r"\s*" if skips_blanks else "") + f"({_alternatives(literals)})").match,
         enter=-1 if state.enter is None else state.enter,
         enter_ops=_ops(state.enter_actions, handlers),
         run=run,
         run_depth=state.run_depth,
-        handler=handlers.runs[state.run] if state.run else handlers.diagnose,
+        handler=handlers.runs[run] if run else handlers.diagnose,
         json=json,
+        special=json or run == "REASONING" or bool(inner and cursor),
         skips_blanks=skips_blanks,
         end=_ops(state.end, handlers),
         complete=state.complete,
         strict=tables.strict,
-        expected=(*literals, *([run] if run and inner is not None else ()), *(["the end"] if state.complete else ())),
+        expected=(*literals, *([run] if run and inner else ()), *(["the end"] if state.complete else ())),
     )
 
 
@@ -286,56 +299,53 @@ class Machine:
         size = len(text)
         pos = 0
         state = self.state
+        move: Move | None
         while True:
             node = nodes[state]
-            move: Move | None
-            if node.kind == 0:  # between runs: only a marker may come
+            kind = node.kind
+            if kind == 0:  # between runs: only a marker may come
                 match = node.match(text, pos)
-                if match is not None:
-                    found = match.start(1)
-                    move = node.moves[match.group(1)]
-                    if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
-                        pos = found
-                        break
-                else:
+                if match is None:
                     pos, found_marker = self._between(node, text, pos, final)
-                    if not found_marker:
-                        break
-                    continue
-            else:
-                before = node
-                if node.kind == 1:
-                    if node.skips_blanks:
-                        while pos < size and text[pos].isspace():
-                            pos += 1
-                    if pos == size:
-                        break
-                    if text[pos] in node.firsts:  # markers that may come here, but not end the run
-                        taken, verdict = self._at_cursor(node, text, pos, final)
-                        if verdict >= _MORE:
-                            self._wait(verdict)
-                            break
-                        if taken is not None:
-                            starts[taken.depth] = base + pos
-                            pos += len(taken.literal)
-                            state = taken.target
-                            for op, depth, alias in taken.ops:
-                                op(sink, alias, starts[depth], base + pos)
-                            continue
-                    node = nodes[node.enter]
-                elif pos == size:
+                    if found_marker:
+                        continue
                     break
+                literal = match[1]
+                move = node.moves[literal]
+                pos = match.end()
+                found = pos - len(literal)
+                if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
+                    pos = found
+                    break
+            else:
+                if pos == size:
+                    break
+                if kind == 1 and node.special:
+                    pos, move, verdict = self._before(node, text, pos, final)
+                    if verdict >= _MORE:
+                        self._wait(verdict)
+                        break
+                    if move is not None:
+                        starts[move.depth] = base + pos
+                        pos += len(move.literal)
+                        state = move.target
+                        for op, depth, alias in move.ops:
+                            op(sink, alias, starts[depth], base + pos)
+                        continue
                 match = node.search(text, pos)
-                if match is not None and (move := node.moves[match.group()]).plain:
+                if match is not None and (
+                    (move := node.closers[match[0]]).plain
+                    or (move.quick and text.startswith(move.follow, match.end()))
+                ):  # fmt: skip
                     found = match.start()
                 else:
                     found, move, verdict = (self._find_json if node.json else self._find)(node, text, pos, final, match)
                 if found > pos:
-                    if before is not node:
-                        for op, depth, alias in before.enter_ops:
+                    if kind == 1:
+                        for op, depth, alias in node.enter_ops:
                             op(sink, alias, starts[depth], base + pos)
-                        starts[before.run_depth] = base + pos
-                        state = before.enter
+                        starts[node.run_depth] = base + pos
+                        state = node.enter
                     if node.json:
                         self.verbatim.append(text[pos:found])
                     else:
@@ -348,15 +358,15 @@ class Machine:
                     break
                 if node.json:
                     self._end_json(node, base + found)
-                elif found == pos and before is not node:
-                    move = before.moves.get(move.literal, move)
+                if found == pos and kind == 1:
+                    move = node.moves.get(move.literal, move)
                 if move.tentative:
                     self.state, self.offset, self.pending = state, base + found, ""
                     self._try(move, text[found:], base + found, final)
                     return
-                self.last = ""
-                self.tried = False
-            pos = found + len(move.literal)
+                if node.special:
+                    self.tried = False
+                pos = found + len(move.literal)
             starts[move.depth] = base + found
             state = move.target
             for op, depth, alias in move.ops:
@@ -366,6 +376,19 @@ class Machine:
         self.pending = text[pos:]
         if final:
             self._end()
+
+    def _before(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
+        """What to look at before a run starts: layout, and markers that may come here but not end the run."""
+        self.last = ""
+        if node.skips_blanks:
+            match = _NON_BLANK(text, pos)
+            if match is None:
+                return len(text), None, _MORE
+            pos = match.start()
+        if text[pos] not in node.firsts:
+            return pos, None, _NO
+        move, verdict = self._at_cursor(node, text, pos, final)
+        return pos, move, verdict
 
     def _at_cursor(self, node: Node, text: str, pos: int, final: bool) -> tuple[Move | None, int]:
         """The marker at the cursor that comes instead of a run, if there is one, or what to wait for."""
@@ -385,7 +408,7 @@ class Machine:
         size = len(text)
         while match is not None:
             found = match.start()
-            move = node.moves[match.group()]
+            move = node.closers[match.group()]
             if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
                 return found, None, _MORE
             if move.tentative and self.tried:
@@ -520,7 +543,7 @@ class Machine:
             quote = text.find('"', at)
             match = node.search(text, at, size if quote < 0 else quote)
             if match is not None:
-                move = node.moves[match.group()]
+                move = node.closers[match.group()]
                 verdict = _YES if move.guard is None else self._check(move, text, pos, match.start(), final)
                 if verdict != _NO:
                     return match.start(), move if verdict == _YES else None, verdict
@@ -538,7 +561,7 @@ class Machine:
         if match is None:
             return size, None, _MORE
         self.verbatim = [whole[: match.start()]]
-        return size - (len(whole) - match.start()), node.moves[match.group()], _YES
+        return size - (len(whole) - match.start()), node.closers[match.group()], _YES
 
     def _end_json(self, node: Node, end: int) -> None:
         whole = "".join(self.verbatim)
@@ -571,8 +594,7 @@ class Machine:
         trial.feed(chunk, final=final)
         watched = self.raw + chunk
         node = self.nodes[self.state]
-        inside = self.nodes[node.enter] if node.kind == Kind.BEFORE else node
-        closers = [move.literal for move in inside.moves.values() if move.guard is Guard.QUOTE]
+        closers = [move.literal for move in node.closers.values() if move.guard is Guard.QUOTE]
         self.raw = watched[-max(map(len, closers), default=1) + 1 :]
         failed = trial.sink.failed or any(closer in watched for closer in closers)
         if not failed and final:

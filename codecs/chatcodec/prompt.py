@@ -12,9 +12,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from .assembler import Assembler, Settings
+from . import calls
+from .assembler import Assembler
 from .grammar import Guard
 from .machine import Handler, Handlers
+from .reply import Ways, Wishes
 
 
 class Misfit(Exception):
@@ -29,7 +31,7 @@ class Misfit(Exception):
 class PromptReader:
     """What was read so far of a prompt."""
 
-    settings: Settings
+    ways: Ways
     failed: bool = False
     messages: list[dict[str, Any]] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
@@ -40,14 +42,13 @@ class PromptReader:
     option: str = ""
     turn: Assembler | None = None
     pending: list[str] = field(default_factory=list)  #: ids of calls without a result
-    calls: int = 0
+    ids: int = 0
     block: int = 0
 
     def assistant(self) -> Assembler:
         """The open assistant turn."""
         if self.turn is None:
-            settings = Settings({}, self.settings.empty_reasoning, self.tools or None)
-            self.turn = Assembler(settings, None)
+            self.turn = Assembler(self.ways, Wishes(self.tools or None), None)
         return self.turn
 
     def content(self, empty: str | None) -> Any:
@@ -59,8 +60,8 @@ class PromptReader:
 
     def new_id(self) -> str:
         """An id that no other call has."""
-        self.calls += 1
-        return f"call_{self.calls - 1}"
+        self.ids += 1
+        return f"call_{self.ids - 1}"
 
     def json(self, text: str) -> Any:
         """JSON that stands in an option's place."""
@@ -128,7 +129,7 @@ def _end_assistant(reader: PromptReader, _: str, start: int, end: int) -> None:
     turn = reader.assistant()
     message: dict[str, Any] = {"role": "assistant", "content": reader.content(None)}
     reasoning = "".join(turn.reasoning) if turn.reasoning is not None else None
-    if reasoning or (reasoning == "" and reader.settings.empty_reasoning):
+    if reasoning or (reasoning == "" and reader.ways.empty_reasoning):
         message["reasoning_content"] = reasoning
     if turn.reasoning is None:
         reader.untagged.add(len(reader.messages))
@@ -172,9 +173,9 @@ def handlers(notes: tuple[str, ...]) -> Handlers:
             "TOOL_JSON": _tool_json,
             "OPTION_TEXT": _option,
             "REASONING": _turn(Assembler.add_reasoning),
-            "CALL_NAME": _turn(Assembler.add_call_name),
-            "ARG_NAME": _turn(Assembler.add_arg_name),
-            "ARG_VALUE": _turn(Assembler.add_arg_value),
+            "CALL_NAME": _turn(calls.add_call_name),
+            "ARG_NAME": _turn(calls.add_arg_name),
+            "ARG_VALUE": _turn(calls.add_arg_value),
         },
         ends={
             "instructions": _end_message("system", ""),
@@ -186,8 +187,8 @@ def handlers(notes: tuple[str, ...]) -> Handlers:
             "video": _media("video"),
             "reasoning": _turn(Assembler.end_reasoning),
             "past_reasoning": _turn(Assembler.end_reasoning),
-            "argument": _turn(Assembler.end_argument),
-            "call": _turn(Assembler.end_call),
+            "argument": _turn(calls.end_argument),
+            "call": _turn(calls.end_call),
             **dict.fromkeys(notes, _note),
         },
         cuts={},

@@ -18,9 +18,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from .assembler import Reply
 from .errors import Diagnostic, Loss, locate
 from .format import Format
+from .reply import Reply
 from .wire import Rendered
 
 #: How each kind of text looks, in the order of the legend.  `odd`: no part of the message, and a diagnostic says why.

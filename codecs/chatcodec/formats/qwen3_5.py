@@ -25,12 +25,12 @@ from typing import Any
 
 import regex
 
-from ..assembler import Layout
 from ..errors import Loss
 from ..format import GENERATION_PROMPT, Format, Option, Refuse
 from ..grammar import markers
 from ..messages import Tool
 from ..prompt import Misfit, PromptReader
+from ..reply import Layout
 from ..values import dumps
 from ..wire import (
     ARGUMENT,
