@@ -12,13 +12,14 @@ Rules of this module and of `calls`, which has the part for calls:
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from .errors import DIAGNOSTICS, Diagnostic
 from .events import ContentDelta, Diagnosed, Event, ReasoningDelta
 from .grammar import Guard
-from .messages import Tool, assistant_message, function_of
-from .reply import FinishReason, PartialCall, Reply, Segment, Ways, Wishes
+from .messages import Function, assistant_message
+from .reply import FinishReason, PartialCall, Policy, Reply, Segment, Ways
 from .values import NO_SIGNATURE, Signature, Types
 
 
@@ -129,7 +130,6 @@ class Assembler:
     text: TextRun | None = None  #: the open run of content or reasoning
     call: OpenCall | None = None
     partial: PartialCall | None = None
-    tool_index: Mapping[str, Tool] | None = None
     untyped = False
     after_end: tuple[int, int] | None = None  #: where text stands behind the stop token
     called = False  #: a call came, whatever became of it
@@ -139,10 +139,20 @@ class Assembler:
     joint: Sequence[str] = ()  #: blanks between a text and the next, kept if there is a next
     index = 0  #: of the next call
 
-    def __init__(self, ways: Ways, wishes: Wishes, events: list[Event] | None) -> None:
+    def __init__(
+        self,
+        ways: Ways,
+        tools: Mapping[str, Function] | None,
+        events: list[Event] | None,
+        *,
+        policy: Policy = "recover",
+        infer_types: bool = False,
+    ) -> None:
         self.ways = ways
-        self.wishes = wishes
+        self.tools = tools  #: the functions that may be called, by name
         self.events = events
+        self.policy = policy
+        self.infer_types = infer_types
         self.segments: list[Segment] = []
         self.diagnostics: list[Diagnostic] = []
         self.content: list[str] = []
@@ -160,15 +170,15 @@ class Assembler:
         if self.finish_reason == "length":
             self.diagnose("truncated", start, end)
 
-    def known_names(self, guard: Guard, name: str) -> frozenset[str] | set[str]:
+    def known_names(self, guard: Guard, name: str) -> AbstractSet[str]:
         """The names of tools, or of the open call's arguments: all of them, or where `name` is "" those it lacks."""
         if guard is Guard.TOOL:
-            return self.tools().keys()  # type: ignore[return-value]
+            return frozenset(self.tools or ())
         call = self.call
         if call is None:
             return frozenset()
         if name:
-            return call.signature.properties.keys()  # type: ignore[return-value]
+            return frozenset(call.signature.properties)
         return call.signature.properties.keys() - call.arguments.keys() - {call.argument_name()}
 
     def name_so_far(self) -> str:
@@ -181,12 +191,10 @@ class Assembler:
 
     def trial(self) -> "Assembler | None":
         """An assembler for a call that reasoning runs into."""
-        if self.wishes.policy == "raw":
+        if self.policy == "raw":
             return None
-        wishes = self.wishes
-        if wishes.policy == "strict":  # what a trial finds is refused when it is adopted, if it is
-            wishes = Wishes(wishes.tools, "recover", infer_types=wishes.infer_types)
-        made = Assembler(self.ways, wishes, None if self.events is None else [])
+        # what a trial finds is refused when it is adopted, if it is
+        made = Assembler(self.ways, self.tools, None if self.events is None else [], infer_types=self.infer_types)
         made.index = self.index
         return made
 
@@ -217,12 +225,6 @@ class Assembler:
         """No more text comes; what is still open is cut off."""
         self.ending = True
 
-    def tools(self) -> Mapping[str, Tool]:
-        """The tools by name."""
-        if self.tool_index is None:
-            self.tool_index = {function_of(tool)["name"]: tool for tool in self.wishes.tools or ()}
-        return self.tool_index
-
     # -- diagnostics
 
     def diagnose(self, code: str, start: int, end: int, detail: str | None = None) -> None:
@@ -235,7 +237,7 @@ class Assembler:
             self.events.append(Diagnosed(diagnostic))
 
     def _refuse(self, diagnostic: Diagnostic) -> None:
-        if self.wishes.policy == "strict" and DIAGNOSTICS[diagnostic.code][1]:
+        if self.policy == "strict" and DIAGNOSTICS[diagnostic.code][1]:
             raise Refused(diagnostic)
 
     # -- reasoning and content

@@ -3,7 +3,6 @@
 The functions are handlers of the machine (see `HANDLERS`); the rules are those of `assembler`.
 """
 
-import json
 
 from .assembler import Assembler, OpenCall
 from .errors import DIAGNOSTICS
@@ -44,11 +43,11 @@ def start_call(sink: Assembler, call: OpenCall) -> None:
         call.broken = True
     if call.broken:
         return
-    if sink.wishes.tools is not None:
-        tools = sink.tools()
+    tools = sink.tools
+    if tools is not None:
         if name not in tools:
             span = call.start, call.start + len(written)
-            if name.startswith(NAMESPACE) and name[len(NAMESPACE) :] in tools and sink.wishes.policy != "raw":
+            if name.startswith(NAMESPACE) and name[len(NAMESPACE) :] in tools and sink.policy != "raw":
                 sink.diagnose("recipient_namespace", *span, name)
                 call.name = name = name[len(NAMESPACE) :]
             else:
@@ -76,10 +75,10 @@ def _begin_value(sink: Assembler, call: OpenCall, start: int) -> None:
     parts = call.key_parts
     call.key = key = parts[0] if len(parts) == 1 else "".join(parts)
     call.value_start = call.value_end = start
-    if sink.wishes.tools is not None:
-        call.types = call.signature.types(key)
+    if sink.tools is None:
+        call.types = None if sink.infer_types else STRING
     else:
-        call.types = None if sink.wishes.infer_types else STRING
+        call.types = call.signature.types(key)
     if sink.events is not None:
         call.held = ""
         call.streaming = not call.broken and call.types == STRING
@@ -109,7 +108,7 @@ def add_arg_value(sink: Assembler, text: str, start: int, end: int) -> None:
             call.held = ""
             if text[-1] == "\n":
                 text, call.held = text[:-1], "\n"
-        _send(sink, call, json.dumps(text, ensure_ascii=False)[1:-1])
+        _send(sink, call, dumps(text)[1:-1])
 
 
 def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:
@@ -123,8 +122,8 @@ def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:
         text = text[:-1]
     if not call.broken:
         value = text
-        if sink.wishes.tools is None:
-            if sink.wishes.infer_types:
+        if sink.tools is None:
+            if sink.infer_types:
                 value = guess_value(text)
             elif not sink.untyped:
                 sink.untyped = True
@@ -158,7 +157,7 @@ def cut_argument(sink: Assembler, rule: str, start: int, end: int) -> None:
 def _repaired(sink: Assembler, call: OpenCall) -> None:
     """A call is whole only because something was put right."""
     sink.failed = True
-    if sink.wishes.policy == "raw":
+    if sink.policy == "raw":
         call.broken = True
 
 

@@ -20,9 +20,9 @@ from .errors import CodecError, Loss, ParseError, RenderError, nearest
 from .events import Event
 from .grammar import compile_tables, markers
 from .machine import Machine, Node, Unexpected, build_nodes
-from .messages import Conversation, Door, Message, Tool, admit
+from .messages import Conversation, Door, Function, Message, Tool, admit
 from .prompt import Misfit, PromptReader, handlers
-from .reply import FinishReason, Layout, Policy, Reply, Ways, Wishes
+from .reply import FinishReason, Layout, Policy, Reply, Ways
 from .wire import Rendered, Wire
 
 POLICIES = ("strict", "recover", "raw")
@@ -86,7 +86,8 @@ class Format:
         """
         chosen = self._options(options)
         admitted = admit(messages, self._door)
-        declared = self._check_tools(tools)
+        self._functions(tools)
+        declared = tools or ()
         wire: Wire = []
         try:
             self.write(wire, admitted, declared, chosen, self._refuse)
@@ -126,22 +127,22 @@ class Format:
             chosen[name] = value
         return chosen
 
-    def _check_tools(self, tools: Any) -> Sequence[Tool]:
-        if tools is None:
-            return ()
-        if not isinstance(tools, Sequence) or isinstance(tools, (str, bytes)):
+    def _functions(self, tools: Sequence[Tool] | None) -> dict[str, Function] | None:
+        """The functions of the tools by name, once they are checked; None where there are no tools."""
+        if not tools:
+            return None
+        if type(tools) is not list and (not isinstance(tools, Sequence) or isinstance(tools, (str, bytes))):
             self._refuse("tools", "bad_tool", f"tools must be a list, not {type(tools).__name__}")
+        functions = {}
         for index, tool in enumerate(tools):
             if type(tool) is not dict and not isinstance(tool, Mapping):
                 self._refuse(f"tools[{index}]", "bad_tool", f"a tool must be an object, not {type(tool).__name__}")
             function = tool.get("function", tool)
-            if (
-                (type(function) is not dict and not isinstance(function, Mapping))
-                or not isinstance(function.get("name"), str)
-                or not function["name"]
-            ):
+            name = function.get("name") if type(function) is dict or isinstance(function, Mapping) else None
+            if type(name) is not str or not name:
                 self._refuse(f"tools[{index}]", "missing_tool_name", "a tool must have a function with a name")
-        return tools
+            functions[name] = function
+        return functions
 
     # -- parsing
 
@@ -190,9 +191,6 @@ class Format:
     ) -> tuple[Assembler, Machine, str]:
         if policy not in POLICIES:
             raise CodecError(f"{self.name}: unknown policy {policy!r}{nearest(str(policy), POLICIES)}")
-        if tools is not None:
-            self._check_tools(tools)
-        wishes = Wishes(tools, policy, infer_types=infer_types)
         if prompt is not None:
             ending = prompt.text if isinstance(prompt, Rendered) else prompt
             self._check_text(ending)
@@ -202,7 +200,7 @@ class Format:
         else:
             start = self._default_start
         nodes, depth = self.nodes(start)
-        sink = Assembler(self._ways, wishes, events)
+        sink = Assembler(self._ways, self._functions(tools), events, policy=policy, infer_types=infer_types)
         return sink, Machine(nodes, sink, depth), start
 
     def _start(self, ending: str) -> str:

@@ -40,6 +40,7 @@ RUNS = frozenset(
     """REASONING CONTENT CALL_NAME ARG_NAME ARG_VALUE ARGS_JSON CALL_JSON AFTER_END TOOL_RESULT RESULT_NAME SYSTEM_TEXT
     USER_TEXT TOOL_JSON TOOLS_TEXT OPTION_TEXT""".split()
 )
+NAME_RUNS = frozenset(("CALL_NAME", "ARG_NAME"))
 JSON_RUNS = frozenset(("ARGS_JSON", "CALL_JSON"))
 #: Runs that a marker of an enclosing rule may end; in others only a stop token does, where nothing follows it.
 RECOVERING_RUNS = frozenset(("CALL_NAME", "ARG_NAME", "ARG_VALUE")) | JSON_RUNS

@@ -77,7 +77,7 @@ def _text_losses(format: "Format", wire: Wire) -> Iterator[Loss]:
 
 def _argument_losses(wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
     """Arguments whose text reads back as another value."""
-    signatures: dict[str, Signature] = {str(function_of(tool).get("name")): signature_of(tool) for tool in tools}
+    signatures: dict[str, Signature] = {function_of(tool)["name"]: signature_of(function_of(tool)) for tool in tools}
     message, call, name = -1, -1, ""
     for kind, text in zip(wire[::2], wire[1::2], strict=True):
         if isinstance(kind, int):

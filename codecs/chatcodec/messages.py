@@ -24,6 +24,10 @@ Tool = Mapping[str, Any]
 """A tool as the caller gave it: `{"type": "function", "function": {"name", "description", "parameters"}}`, or flat."""
 
 
+Function = Mapping[str, Any]
+"""What a tool's `function` holds: `name`, `description`, `parameters`."""
+
+
 class TextPart(TypedDict):
     """A stretch of text among content parts."""
 
@@ -291,7 +295,7 @@ def _kind(value: Any) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {repr(value)[:40]}"
 
 
-def function_of(tool: Tool) -> Mapping[str, Any]:
+def function_of(tool: Tool) -> Function:
     """The function of a tool, whether it is wrapped or flat."""
     function = tool.get("function", tool)
     return function if type(function) is dict or isinstance(function, Mapping) else {}

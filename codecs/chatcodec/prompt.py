@@ -16,7 +16,8 @@ from . import calls
 from .assembler import Assembler
 from .grammar import Guard
 from .machine import Handler, Handlers
-from .reply import Ways, Wishes
+from .messages import function_of
+from .reply import Ways
 
 
 class Misfit(Exception):
@@ -48,7 +49,8 @@ class PromptReader:
     def assistant(self) -> Assembler:
         """The open assistant turn."""
         if self.turn is None:
-            self.turn = Assembler(self.ways, Wishes(self.tools or None), None)
+            functions = {str(function_of(tool).get("name")): function_of(tool) for tool in self.tools}
+            self.turn = Assembler(self.ways, functions or None, None)
         return self.turn
 
     def content(self, empty: str | None) -> Any:

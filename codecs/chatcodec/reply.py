@@ -1,15 +1,15 @@
-"""What a parse gives, as plain data, and how it is to be read.
+"""What a parse gives, as plain data, and what sets a format apart when it is read.
 
 Rules of this module: no logic; everything can be pickled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
 from .errors import Diagnostic
-from .messages import Message, Tool
+from .messages import Message
 
 FinishReason = Literal["stop", "tool_calls", "length"]
 Policy = Literal["strict", "recover", "raw"]
@@ -62,14 +62,3 @@ class Ways:
         self.trim_content = layout.get("CONTENT") is Layout.BLANKS
         self.line_values = layout.get("ARG_VALUE") is Layout.LINE
         self.empty_reasoning = empty_reasoning  #: reasoning that is there but empty is "", not None
-
-
-class Wishes:
-    """What the caller wants of one parse."""
-
-    __slots__ = ("infer_types", "policy", "tools")
-
-    def __init__(self, tools: Sequence[Tool] | None = None, policy: Policy = "recover", *, infer_types: bool = False) -> None:
-        self.tools = tools
-        self.policy: Policy = policy
-        self.infer_types = infer_types
