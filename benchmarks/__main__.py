@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,14 +22,16 @@ def main() -> None:
     """Parse the command line, measure, print."""
     options = _options()
     chosen = [row for row in rows(options) if options.only.lower() in f"{row.format} {row.name}".lower()]
+    if not chosen:
+        sys.exit(f"python -m benchmarks: no row's format and name hold {options.only!r}")
     print("(n.nnx): chatcodec's time divided by the other's; under 1, chatcodec is faster\n")
     print(header(), flush=True)
     measured = []
     for row in chosen:
         measured.append(row.measure(QUICK_SECONDS if options.quick else SECONDS))
         print(measured[-1].line(), flush=True)
-    print("\n" + "\n".join((*peers.NOTES, *parsing.NOTES, "versions: " + _versions())))
-    missed = [f"{figures.row.format} {figures.row.name}" for figures in measured if not all(figures.met().values())]
+    print("\n" + "\n".join((*peers.NOTES, *parsing.NOTES, *rendering.NOTES, "versions: " + _versions())))
+    missed = [f"{figures.row.format} {figures.row.name}".strip() for figures in measured if not all(figures.met().values())]
     print(f"goals missed: {'; '.join(missed) or 'none'}")
     if options.json:
         about = {"python": platform.python_version(), "machine": platform.machine(), "versions": peers.versions()}
@@ -42,7 +45,7 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
     yield from starting.import_rows(options.quick)
     for fmt in formats:
         yield from starting.rows(fmt, options.quick)
-        yield from parsing.rows(fmt)
+        yield from parsing.rows(fmt, options.quick)
         yield from rendering.rows(fmt, options.templates, options.corpus, options.quick)
         yield from hostile.rows(fmt, options.quick)
 

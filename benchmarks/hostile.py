@@ -31,6 +31,11 @@ TEXTS: dict[str, tuple[int, int, TextOf]] = {
         250_000,
         lambda _, part, size: f"{part.start}{part.head}x{part.closer}{_blanks(size)}{part.ending.removeprefix(part.closer)}",
     ),
+    "{:,} closers that do not count": (
+        100_000,
+        20_000,
+        lambda _, part, size: part.start + part.head + f"{part.closer} x" * size + part.ending,
+    ),
     "{:,} arguments": (50_000, 5_000, lambda fmt, _, size: completion(fmt, call_of({f"a{number}": "x" for number in range(size)}))),
 }
 
@@ -40,7 +45,7 @@ def rows(fmt: Format, quick: bool) -> Iterator[Row]:
     for name, (batch, streamed, text_of) in TEXTS.items():
         for size, suffix, laps in ((batch, "", _batch), (streamed, ", by deltas", _streams)):
             size = size // 10 if quick else size
-            yield Row(fmt.name, name.format(size) + suffix, "ms", partial(laps, fmt, text_of, size), GOALS, least=2)
+            yield Row(fmt.name, name.format(size) + suffix, "ms", partial(laps, fmt, text_of, size), GOALS)
 
 
 def _batch(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:

@@ -23,12 +23,12 @@ DELTA_GOALS = {"transformers": 0.5}
 FLAT_GOALS = DELTA_GOALS | {"smaller": 1.25}
 #: ResponseParser copies its whole buffer at each delta, so that longer texts would take minutes.
 PEER_CAP = 1 << 18
-SIZES = {"1 KB": 1 << 10, "32 KB": 1 << 15, "1 MB": 1 << 20}
+SMALLEST, SIZES, QUICK_SIZES = 1, (1, 32, 1024), (1, 16, 128)  #: of flat rows, in KB
 
 NOTES = (f"transformers' ResponseParser is fed at most {PEER_CAP // 1024} KB of a text, because its time a delta grows with the text",)
 
 
-def rows(fmt: Format) -> Iterator[Row]:
+def rows(fmt: Format, quick: bool) -> Iterator[Row]:
     """All rows of a format."""
     for name, turn in TURNS.items():
         goals = {"scanner": BATCH_GOALS[name]} if name in BATCH_GOALS else {}
@@ -36,10 +36,12 @@ def rows(fmt: Format) -> Iterator[Row]:
     for name, turn in TURNS.items():
         yield Row(fmt.name, f"{name}, by deltas", "us/delta", partial(_streams, fmt, turn), DELTA_GOALS)
     for kind, turn_of in (("content", content_of), ("an argument", argument_of)):
-        for size, characters in SIZES.items():
-            smaller = turn_of(SIZES["1 KB"]) if size != "1 KB" else None
+        for size in QUICK_SIZES if quick else SIZES:
+            smaller = None if size == SMALLEST else turn_of(SMALLEST << 10)
             goals = FLAT_GOALS if smaller else DELTA_GOALS
-            yield Row(fmt.name, f"{kind} of {size}, by deltas", "us/delta", partial(_streams, fmt, turn_of(characters), smaller), goals)
+            yield Row(
+                fmt.name, f"{kind} of {size:,} KB, by deltas", "us/delta", partial(_streams, fmt, turn_of(size << 10), smaller), goals
+            )
 
 
 def _batch(fmt: Format, turn: Message) -> Mapping[str, Lap]:

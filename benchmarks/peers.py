@@ -14,6 +14,8 @@ from pathlib import Path
 from re import sub
 from typing import Any
 
+import chatcodec
+
 from .fixtures import Message, Tools
 
 #: messages, tools, add_generation_prompt → text
@@ -21,7 +23,7 @@ Renderer = Callable[[list[Message], Tools | None, bool], str]
 
 NOTES = (
     "minijinja gets an `if true` for the generation tag, which it does not know, and a Python `tojson`, for equal text",
-    "transformers renders by `render_jinja_template`, the core of apply_chat_template, and parses by its ResponseParser",
+    "transformers renders by `apply_chat_template(tokenize=False)` and parses by its ResponseParser",
 )
 
 _CALL = {"name": "{name}", "arguments": "{content}"}
@@ -73,8 +75,8 @@ def _optional(module: str) -> Any | None:
 
 def versions() -> dict[str, str | None]:
     """The versions of chatcodec and the peers; None for those that are not installed."""
-    found: dict[str, str | None] = {}
-    for name in ("chatcodec", "jinja2", "minijinja", "transformers"):
+    found: dict[str, str | None] = {"chatcodec": chatcodec.__version__}
+    for name in ("jinja2", "minijinja", "transformers"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -148,13 +150,10 @@ def _minijinja(source: str) -> Renderer | None:
 
 
 def _transformers(source: str) -> Renderer | None:
-    templating = _optional("transformers.utils.chat_template_utils")
-    if templating is None:
+    """apply_chat_template itself, on a tokenizer that knows no word: it is not asked for tokens."""
+    transformers, tokenizers, models = _optional("transformers"), _optional("tokenizers"), _optional("tokenizers.models")
+    if transformers is None or tokenizers is None or models is None:
         return None
-    render = templating.render_jinja_template
-
-    def rendered(messages: list[Message], tools: Tools | None, prompt: bool) -> str:
-        text: str = render([messages], tools=tools, chat_template=source, add_generation_prompt=prompt)[0][0]
-        return text
-
-    return rendered
+    empty = tokenizers.Tokenizer(models.WordLevel({}))
+    render = transformers.PreTrainedTokenizerFast(tokenizer_object=empty, chat_template=source).apply_chat_template
+    return lambda messages, tools, prompt: str(render(messages, tools=tools, tokenize=False, add_generation_prompt=prompt))

@@ -5,7 +5,7 @@ Every renderer gets plain dicts, and checks them if it checks anything.  Before 
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ Conversations = Sequence[tuple[list[Message], Tools | None]]
 GOALS = {"transformers": 0.2, "minijinja": 1.0}
 QUICK_CORPUS = 300  #: conversations
 
+NOTES = ("minijinja has its own way with floats (0.0 becomes 0), so that on the corpus, and only there, its text may differ",)
+
 
 def rows(fmt: Format, templates: Path | None, corpus: Path | None, quick: bool) -> Iterator[Row]:
     """All rows of a format."""
@@ -36,11 +38,13 @@ def rows(fmt: Format, templates: Path | None, corpus: Path | None, quick: bool) 
     if corpus:
         count = QUICK_CORPUS if quick else None
         real = partial(_corpus_renders, fmt, template, corpus, count)
-        yield Row(fmt.name, "render the corpus", "conversations/s", real, GOALS, least=2)
+        yield Row(fmt.name, "render the corpus", "conversations/s", real, least=2)
         yield Row(fmt.name, "parse the corpus's assistant turns", "turns/s", partial(_corpus_parses, fmt, corpus, count), least=2)
 
 
-def _renders(fmt: Format, template: Path | None, conversations: Conversations, prompt: bool = True) -> Mapping[str, Lap]:
+def _renders(
+    fmt: Format, template: Path | None, conversations: Conversations, prompt: bool = True, inexact: Container[str] = ()
+) -> Mapping[str, Lap]:
     def ours(messages: list[Message], tools: Tools | None, prompt: bool) -> str:
         return fmt.render(messages, tools=tools, add_generation_prompt=prompt).text
 
@@ -48,7 +52,7 @@ def _renders(fmt: Format, template: Path | None, conversations: Conversations, p
     for messages, tools in conversations:
         texts = {name: render(messages, tools, prompt) for name, render in contestants.items()}
         for name, text in texts.items():
-            assert text == texts[OURS], f"{fmt.name}: {name} renders otherwise than chatcodec: {messages!r:.200}"
+            assert text == texts[OURS] or name in inexact, f"{fmt.name}: {name} renders otherwise than chatcodec: {messages!r:.200}"
     return {name: lap(partial(_each, render, conversations, prompt), len(conversations)) for name, render in contestants.items()}
 
 
@@ -82,8 +86,7 @@ def _load(corpus: Path, count: int | None) -> Conversations:
 
 
 def _corpus_renders(fmt: Format, template: Path | None, corpus: Path, count: int | None) -> Mapping[str, Lap]:
-    laps = _renders(fmt, template, _load(corpus, count), prompt=False)
-    return {name: laps[name] for name in (OURS, "minijinja", "jinja2", "transformers") if name in laps}
+    return _renders(fmt, template, _load(corpus, count), prompt=False, inexact=("minijinja",))
 
 
 def _corpus_parses(fmt: Format, corpus: Path, count: int | None) -> Mapping[str, Lap]:

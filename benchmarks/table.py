@@ -13,7 +13,7 @@ OURS = "chatcodec"
 #: The columns beside chatcodec's own.  `smaller` is chatcodec again, with the smaller size that the row names.
 PEERS = ("scanner", "transformers", "minijinja", "jinja2", "smaller")
 SCALES = {"us": 1e6, "ms": 1e3}
-WIDTHS = (12, 44, 12, 10, 15, 15, 15, 15, 15)
+WIDTHS = (11, 52, 15, 10, 15, 15, 15, 15, 15)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ SCALAR_TYPES = ("string", "integer", "number", "boolean", "null")
 PYTHON_TYPES = {  # written in many data sets in place of the JSON names
     "str": "string", "int": "integer", "float": "number", "bool": "boolean", "dict": "object", "list": "array",
 }  # fmt: skip
-DEFINITIONS = {  # what `$ref` may name; the last one names itself
+DEFINITIONS: dict[str, dict[str, Json]] = {  # what `$ref` may name; the last one names itself
     "city": {"type": "string"},
     "count": {"type": "integer"},
     "node": {"type": "object", "properties": {"value": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}}},
@@ -162,12 +162,12 @@ def fitting(schema: Mapping[str, Json], pieces: Pieces = (), depth: int = 4) -> 
     for key in ("anyOf", "oneOf", "allOf"):
         if key in schema:
             return st.one_of([fitting(variant, pieces, depth - 1) for variant in schema[key]])
-    kinds = schema.get("type")
+    kinds: Any = schema.get("type")
     if kinds is None:
         return json_values(pieces)
     if isinstance(kinds, list):
         return st.one_of([fitting({**schema, "type": kind}, pieces, depth) for kind in kinds])
-    kind = PYTHON_TYPES.get(kinds, kinds)
+    kind: str = PYTHON_TYPES.get(kinds, kinds)
     found: SearchStrategy[Json]
     if kind == "string":
         found = texts(pieces)

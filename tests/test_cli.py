@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -45,11 +45,14 @@ def run(*arguments: str, stdin: str | bytes = "") -> Result:
     return CliRunner().invoke(app, arguments, input=stdin, env={"TERM": "xterm-256color", "NO_COLOR": None, "COLUMNS": "200"})
 
 
-def spawn(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(filter(None, (str(CODECS), os.environ.get("PYTHONPATH"))))
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(CODECS), os.environ.get("PYTHONPATH"))))}
+
+
+def spawn(*arguments: str, stdout: int | IO[bytes] = subprocess.PIPE, unbuffered: str = "") -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "chatcodec", *arguments]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, **pipes)
+    variables = environment() | {"PYTHONUNBUFFERED": unbuffered}
+    return subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE)
 
 
 def sampled(name: str) -> tuple[str, str]:
@@ -90,7 +93,8 @@ def test_formats_lists_everything() -> None:
 
 
 def test_formats_as_a_table() -> None:
-    shown = SGR.sub("", run("formats", "--pretty").stdout)
+    shown = SGR.sub("", CliRunner().invoke(app, ["formats", "--pretty"], env={"COLUMNS": "80"}).stdout)
+    assert "…" not in shown
     for name in chatcodec.list_formats():
         assert name in shown
         assert all(option in shown for option in chatcodec.get_format(name).options)
@@ -146,6 +150,26 @@ def test_half_a_surrogate_pair(name: str) -> None:
 
 
 @every_format
+def test_days_are_given_as_text(name: str) -> None:
+    given = json.dumps(MESSAGES[:1])
+    for option, known in chatcodec.get_format(name).options.items():
+        if date in known.types:
+            assert run("render", name, "--option", f"{option}=2026-03-14", stdin=given).exit_code == 0
+            assert "'soon'" in complaint(run("render", name, "--option", f"{option}=soon", stdin=given))
+
+
+@every_format
+def test_options_survive_the_way_there_and_back(name: str) -> None:
+    given = json.dumps({"messages": MESSAGES[:1], "tools": TOOLS})
+    for option, known in chatcodec.get_format(name).options.items():
+        if bool in known.types:
+            text = run("render", name, "--option", f"{option}=true", stdin=given).stdout_bytes
+            conversation = run("parse-prompt", name, stdin=text)
+            assert conversation.exit_code == 0, option
+            assert run("render", name, stdin=conversation.stdout_bytes).stdout_bytes == text
+
+
+@every_format
 def test_parse_prompt_gives_what_render_takes(name: str) -> None:
     text = chatcodec.get_format(name).render(MESSAGES[:1], tools=TOOLS, add_generation_prompt=True).text
     conversation = run("parse-prompt", name, stdin=text.encode())
@@ -168,7 +192,7 @@ def test_parse_prints_the_reply(name: str, tools_file: str, tmp_path: Path) -> N
     shown = json.loads(result.stdout)
     assert shown["message"] == reply.message.model_dump()
     assert [(each["kind"], each["text"], tuple(each["span"]), each["call"]) for each in shown["segments"]] == [
-        tuple(s) for s in reply.segments
+        (s.kind, s.text, s.span, s.call) for s in reply.segments
     ]
     assert shown["diagnostics"] == []
     assert shown["partial"] is None
@@ -383,8 +407,8 @@ def test_unknown_formats_are_named_with_the_nearest(name: str) -> None:
 # ------------------------------------------------------------------------------------------------------ the real process
 
 
-def outcome(*arguments: str, stdin: bytes = b"", **options: Any) -> tuple[int, bytes, bytes]:
-    with spawn(*arguments, **options) as process:
+def outcome(*arguments: str, stdin: bytes = b"", stdout: int | IO[bytes] = subprocess.PIPE) -> tuple[int, bytes, bytes]:
+    with spawn(*arguments, stdout=stdout) as process:
         out, err = process.communicate(stdin, timeout=60)
     return process.returncode, out, err
 
@@ -435,6 +459,22 @@ def test_a_reader_that_goes_away(name: str) -> None:
     assert process.returncode == 141
 
 
+@every_format
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough(name: str, unbuffered: str, tmp_path: Path) -> None:
+    path = tmp_path / "messages.json"
+    path.write_text(json.dumps([{"role": "user", "content": "x" * 1_000_000}]))
+    with spawn("render", name, str(path), unbuffered=unbuffered) as process:
+        assert process.stdout and process.stderr
+        assert len(process.stdout.read(10)) == 10
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+    with spawn("render", name, str(path), unbuffered=unbuffered) as process:
+        assert process.stdout
+        assert len(process.stdout.read()) > 1_000_000
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk() -> None:
     with Path("/dev/full").open("wb") as full:
@@ -457,23 +497,21 @@ def test_an_interrupt_is_silent() -> None:
     assert process.returncode == 130
 
 
-def test_closed_streams() -> None:
-    for closed in ("<&-", ">&-"):
-        command = f'"{sys.executable}" -m chatcodec parse {chatcodec.list_formats()[0]} {closed}'
-        path = os.pathsep.join(filter(None, (str(CODECS), os.environ.get("PYTHONPATH"))))
-        done = subprocess.run(["sh", "-c", command], env=os.environ | {"PYTHONPATH": path}, capture_output=True, input=b"", check=False)
-        assert done.returncode == 2
-        assert done.stderr.startswith(b"chatcodec: standard ")
-        assert done.stderr.count(b"\n") == 1
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_closed_streams(closed: str) -> None:
+    command = f'"{sys.executable}" -m chatcodec parse {chatcodec.list_formats()[0]} {closed}'
+    done = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, input=b"", check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"chatcodec: standard ")
+    assert done.stderr.count(b"\n") == 1
 
 
-def imported(code: str) -> Iterator[str]:
-    path = os.pathsep.join(filter(None, (str(CODECS), os.environ.get("PYTHONPATH"))))
-    program = f"{code}; import sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, capture_output=True, check=True)
-    return iter(done.stdout.decode().split())
+def imported(module: str) -> set[str]:
+    program = f"import {module}, sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True).stdout.decode().split())
 
 
 def test_only_the_command_line_imports_its_libraries() -> None:
-    assert not {"typer", "rich"} & set(imported("import chatcodec"))
-    assert "rich" not in set(imported("import chatcodec.cli"))  # a pipe does without
+    assert not {"typer", "rich"} & imported("chatcodec")
+    assert "rich" not in imported("chatcodec.cli")  # a pipe does without

@@ -3,7 +3,6 @@
 The functions are handlers of the machine (see `HANDLERS`); the rules are those of `assembler`.
 """
 
-
 from .assembler import Assembler, OpenCall
 from .errors import DIAGNOSTICS
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart

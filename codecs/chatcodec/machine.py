@@ -238,7 +238,13 @@ def _jump(state: State, tables: Tables, handlers: Handlers) -> str:
     for step in state.steps.values():
         target = tables.states[step.target]
         inner = tables.states[target.enter] if target.enter is not None else None
-        if inner is None or inner.run not in NAME_RUNS or step.recovery or step.guard or _ops(step.actions + target.enter_actions, handlers):
+        if (
+            inner is None
+            or inner.run not in NAME_RUNS
+            or step.recovery
+            or step.guard
+            or _ops(step.actions + target.enter_actions, handlers)
+        ):
             continue
         plain = [literal for literal, end in inner.steps.items() if not (end.recovery or end.guard or _ops(end.actions, handlers))]
         firsts = "".join(sorted({re.escape(literal[0]) for literal in inner.steps}))

@@ -161,7 +161,7 @@ def assistant_message(content: str | None, reasoning: str | None, calls: Iterabl
 class Call(NamedTuple):
     """A tool call at the door: checked, unwrapped, its arguments decoded."""
 
-    id: Any
+    id: str | None
     name: str
     arguments: dict[str, Any]
 
@@ -178,7 +178,11 @@ class Door(NamedTuple):
     refuse: Callable[[str, str, str], NoReturn]
 
 
-_PLAIN = frozenset(("role", "content"))
+#: Messages of these keys and only strings, and those with a list of calls besides, are as they should be: the quick ways in.
+_TEXTUAL = frozenset(("role", "content", "reasoning_content", "tool_call_id", "name"))
+_CALLING = _TEXTUAL | {"tool_calls"}
+_STRING = frozenset((str,))
+_STRING_OR_LIST = frozenset((str, list))
 
 
 def admit(messages: Iterable[Mapping[str, Any] | Message], door: Door) -> list[dict[str, Any]]:
@@ -187,10 +191,17 @@ def admit(messages: Iterable[Mapping[str, Any] | Message], door: Door) -> list[d
         door.refuse("messages", "bad_message", f"messages must be a list, not {_kind(messages)}")
     admitted: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
-        if type(message) is dict and message.keys() == _PLAIN and type(message["content"]) is str and type(message["role"]) is str:
-            admitted.append(message)
-        else:
-            admitted.append(_message(message, f"messages[{index}]", door))
+        if type(message) is dict and type(message.get("role")) is str:
+            keys, kinds = message.keys(), [*map(type, message.values())]
+            if keys <= _TEXTUAL and _STRING.issuperset(kinds):
+                admitted.append(message)
+                continue
+            calls = message.get("tool_calls")
+            if type(calls) is list and keys <= _CALLING and _STRING_OR_LIST.issuperset(kinds) and kinds.count(list) == 1:
+                path = f"messages[{index}].tool_calls"
+                admitted.append({**message, "tool_calls": [_call(call, path, number, door) for number, call in enumerate(calls)]})
+                continue
+        admitted.append(_message(message, f"messages[{index}]", door))
     return admitted
 
 
@@ -212,7 +223,7 @@ def _message(given: Any, path: str, door: Door) -> dict[str, Any]:
     if calls is not None:
         if not isinstance(calls, Sequence) or isinstance(calls, str):
             door.refuse(f"{path}.tool_calls", "bad_message", f"tool_calls must be a list, not {_kind(calls)}")
-        message["tool_calls"] = [_call(call, f"{path}.tool_calls[{index}]", door) for index, call in enumerate(calls)]
+        message["tool_calls"] = [_call(call, f"{path}.tool_calls", number, door) for number, call in enumerate(calls)]
     for key in ("tool_call_id", "name"):
         if type(message.get(key, "")) is not str:
             door.refuse(f"{path}.{key}", "bad_message", f"{key} must be a string, not {_kind(message[key])}")
@@ -258,22 +269,30 @@ def _content(content: Any, path: str, door: Door) -> Any:
     return "".join(part["text"] for part in content)
 
 
-def _call(call: Any, path: str, door: Door) -> Call:
+def _call(call: Any, calls: str, number: int, door: Door) -> Call:
+    if type(call) is dict:  # the usual shape, without further ado
+        function = call.get("function")
+        if type(function) is dict and type(function.get("arguments")) is dict:
+            name, call_id = function.get("name"), call.get("id")
+            if type(name) is str and name and (call_id is None or type(call_id) is str):
+                return Call(call_id, name, function["arguments"])
+    return _odd_call(call, f"{calls}[{number}]", door)
+
+
+def _odd_call(call: Any, path: str, door: Door) -> Call:
     if not isinstance(call, Mapping):
         door.refuse(path, "bad_message", f"a tool call must be an object, not {_kind(call)}")
-    function = call.get("function")
-    where = f"{path}.function"
+    function, where = call.get("function"), f"{path}.function"
     if function is None and door.flat_calls:
         function, where = call, path
     if not isinstance(function, Mapping):
         door.refuse(where, "bad_message", f"function must be an object, not {_kind(function)}")
-    name = function.get("name")
+    name, call_id = function.get("name"), call.get("id")
     if not isinstance(name, str) or not name:
         door.refuse(f"{where}.name", "missing_tool_name", f"a tool name must be a string that is not empty, not {name!r}")
-    arguments = function.get("arguments")
-    if type(arguments) is not dict:
-        arguments = _arguments(arguments, f"{where}.arguments", name, door)
-    return Call(call.get("id"), name, arguments)
+    if call_id is not None and not isinstance(call_id, str):
+        door.refuse(f"{path}.id", "bad_message", f"a call id must be a string, not {_kind(call_id)}")
+    return Call(call_id, name, _arguments(function.get("arguments"), f"{where}.arguments", name, door))
 
 
 def _arguments(given: Any, path: str, name: str, door: Door) -> dict[str, Any]:
@@ -292,7 +311,7 @@ def _arguments(given: Any, path: str, name: str, door: Door) -> dict[str, Any]:
 
 def _kind(value: Any) -> str:
     """How an error names a value that does not belong."""
-    return "nothing" if value is None else f"{type(value).__name__} {repr(value)[:40]}"
+    return "nothing" if value is None else type(value).__name__
 
 
 def function_of(tool: Tool) -> Function:
