@@ -180,7 +180,7 @@ def compile_tables(name: str, start: str) -> Tables:
     """
     from lark.common import ParserConf
     from lark.exceptions import LarkError
-    from lark.parsers.lalr_analysis import LALR_Analyzer
+    from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
     grammar, path = _source(name)
     literals = markers(name)
@@ -193,18 +193,25 @@ def compile_tables(name: str, start: str) -> Tables:
     used = {symbol.name for rule in rules for symbol in rule.expansion if symbol.is_term}
     for terminal in sorted(used - literals.keys() - RUNS):
         raise GrammarError(f"{path}: {terminal} is declared without a string and is no run; the runs are {', '.join(sorted(RUNS))}")
-    return _Unroller(path, name, start, analyzer, literals).unroll()
+    return _Unroller(path, name, start, analyzer, literals, Shift).unroll()
 
 
 class _Unroller:
     """Walks all stacks that an LALR table can have, and names them as states."""
 
-    def __init__(self, path: str, name: str, start: str, analyzer: Any, literals: dict[str, str]) -> None:
+    def __init__(self, path: str, name: str, start: str, analyzer: Any, literals: dict[str, str], shift: Any) -> None:
         self.path, self.name, self.start = path, name, start
         self.strict = start == "prompt"
         self.literals = literals
-        self.table = analyzer.parse_table.states
-        self.sets = {itemset.closure: itemset for itemset in analyzer.lr0_itemsets}
+        self.known = literals.keys() | RUNS
+        sets = {itemset.closure: itemset for itemset in analyzer.lr0_itemsets}
+        # what each terminal does on top of an item set: the rule to reduce, or the item set to shift to
+        self.reduces: dict[Any, dict[str, Any]] = {}
+        self.shifts: dict[Any, dict[str, Any]] = {}
+        for closure, actions in analyzer.parse_table.states.items():
+            top = sets[closure]
+            self.reduces[top] = {name: rule for name, (action, rule) in actions.items() if action is not shift}
+            self.shifts[top] = {name: sets[target] for name, (action, target) in actions.items() if action is shift and name in self.known}
         self.root: Stack = (analyzer.lr0_start_states[start],)
         self.accepting = analyzer.parse_table.end_states[start]
         self.by_origin: dict[Any, list[Any]] = {}
@@ -250,36 +257,35 @@ class _Unroller:
 
     def _shift(self, stack: Stack, terminal: str) -> tuple[Stack, list[Action]] | None:
         """The stack after a terminal, and the rules that ended before it; None if it is not allowed."""
-        from lark.parsers.lalr_analysis import Shift
-
         actions: list[Action] = []
         while True:
-            if terminal == END_OF_TEXT and stack[-1].closure == self.accepting:
+            top = stack[-1]
+            if terminal == END_OF_TEXT and top.closure == self.accepting:
                 return stack, actions
-            action = self.table[stack[-1].closure].get(terminal)
-            if action is None:
+            target = self.shifts[top].get(terminal)
+            if target is not None:
+                return (*stack, target), actions
+            rule = self.reduces[top].get(terminal)
+            if rule is None:
                 return None
-            if action[0] is Shift:
-                return (*stack, self.sets[action[1]]), actions
-            stack, done = self._reduce(stack, action[1])
+            stack, done = self._reduce(stack, rule)
             actions.append(done)
 
     def _settle(self, stack: Stack) -> tuple[Stack, list[Action]]:
         """Reduce as long as whatever may come begins with the same reduction, so that rules end as early as they can."""
-        from lark.parsers.lalr_analysis import Shift
-
         actions: list[Action] = []
         while True:
-            rules = {id(action[1]) if action[0] is not Shift else 0: action for action in self.table[stack[-1].closure].values()}
-            if len(rules) != 1 or 0 in rules:
+            rules = self.reduces[stack[-1]].values()
+            if self.shifts[stack[-1]] or len(set(map(id, rules))) != 1:
                 return stack, actions
-            stack, done = self._reduce(stack, next(iter(rules.values()))[1])
+            stack, done = self._reduce(stack, next(iter(rules)))
             actions.append(done)
 
     def _terminals(self, stack: Stack) -> list[str]:
         """The terminals that may come next, in the order of their names."""
-        symbols = self.table[stack[-1].closure]
-        return sorted(name for name in symbols if (name in self.literals or name in RUNS) and self._shift(stack, name))
+        top = stack[-1]
+        reducible = [name for name in self.reduces[top] if name in self.known and self._shift(stack, name)]
+        return sorted([*self.shifts[top], *reducible])
 
     # -- one state
 
@@ -311,7 +317,7 @@ class _Unroller:
                 else:
                     allowed = [name for name in self._terminals(later) if name == "STOP"]
                 for terminal in allowed:
-                    if terminal not in RUNS and not terminal.endswith("_IF_KNOWN"):
+                    if terminal not in RUNS and self.literals[terminal] not in state.steps and not terminal.endswith("_IF_KNOWN"):
                         self._add(state, terminal, later, cuts, recovery=True)
 
     def _add(self, state: State, terminal: str, stack: Stack, before: tuple[Action, ...], *, recovery: bool) -> None:

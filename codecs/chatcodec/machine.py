@@ -128,7 +128,8 @@ class Node:
 
 def build_nodes(tables: Tables, handlers: Handlers) -> list[Node]:
     """Bind the tables to the functions that take their lexemes."""
-    return [_node(state, tables, handlers) for state in tables.states]
+    moves = [_moves(state, handlers) for state in tables.states]
+    return [_node(number, state, moves, tables, handlers) for number, state in enumerate(tables.states)]
 
 
 def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:
@@ -173,38 +174,45 @@ def _prefixes(literals: Any) -> frozenset[str]:
     return frozenset(literal[:length] for literal in literals for length in range(1, len(literal)))
 
 
-def _move(step: Step, literals: list[str], handlers: Handlers, *, json: bool) -> Move:
-    extend = any(literal != step.literal and literal.startswith(step.literal) for literal in literals)
-    return Move(
-        literal=step.literal,
-        target=step.target,
-        depth=step.depth,
-        ops=_ops(step.actions, handlers),
-        guard=step.guard,
-        tentative=step.tentative,
-        extend=extend,
-        plain=step.guard is None and not (extend or step.tentative or json),
-        quick=step.guard is Guard.FOLLOW and not (extend or step.tentative or json),
-        follow=step.follow,
-        end_follows=step.end_follows,
-        follow_prefixes=_prefixes(step.follow),
-        name_ends=step.name_ends,
-    )
+def _moves(state: State, handlers: Handlers) -> dict[str, Move]:
+    """What each marker does in a state, the longest first."""
+    json = state.run in JSON_RUNS
+    literals = sorted(state.steps, key=len, reverse=True)
+    moves = {}
+    for literal in literals:
+        step = state.steps[literal]
+        extend = any(other is not literal and other.startswith(literal) for other in literals)
+        simple = not (extend or step.tentative or json)
+        moves[literal] = Move(
+            literal=literal,
+            target=step.target,
+            depth=step.depth,
+            ops=_ops(step.actions, handlers),
+            guard=step.guard,
+            tentative=step.tentative,
+            extend=extend,
+            plain=simple and step.guard is None,
+            quick=simple and step.guard is Guard.FOLLOW,
+            follow=step.follow,
+            end_follows=step.end_follows,
+            follow_prefixes=_prefixes(step.follow) if step.follow else frozenset(),
+            name_ends=step.name_ends,
+        )
+    return moves
 
 
-def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
+def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: Tables, handlers: Handlers) -> Node:
     inner = tables.states[state.enter] if state.enter is not None else None
     run = state.run or (inner.run if inner else None)
     json = run in JSON_RUNS
-    literals = sorted(state.steps, key=len, reverse=True)
-    moves = {literal: _move(state.steps[literal], literals, handlers, json=json) for literal in literals}
+    moves = all_moves[number]
+    closers = all_moves[state.enter] if state.enter is not None else moves
+    literals, ending = list(moves), list(closers)
     cursor = [literal for literal in literals if literal in state.cursor] if inner else literals
-    ending = sorted(inner.steps, key=len, reverse=True) if inner else literals
-    closers = {literal: _move(inner.steps[literal], ending, handlers, json=json) for literal in ending} if inner else moves
     firsts = {literal[0] for literal in ending}
     skips_blanks = not tables.strict and (run is None or json)
     held = cursor + ending
-    return Node(
+    node = Node(
         kind=Kind.INSIDE if state.run else Kind.BETWEEN if inner is None else Kind.BEFORE,
         moves=moves,
         closers=closers,
@@ -213,8 +221,8 @@ def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
         longest=max(map(len, held), default=0),
         firsts=frozenset(literal[0] for literal in cursor),
         first=firsts.pop() if len(firsts) == 1 else None,
-        search=re.compile(_alternatives(ending)).search,
-        match=re.compile((r"\s*" if skips_blanks else "") + f"(?:{_jump(state, tables, handlers)}({_alternatives(literals)}))").match,
+        search=_unset,
+        match=_unset,
         enter=-1 if state.enter is None else state.enter,
         enter_ops=_ops(state.enter_actions, handlers),
         run=run,
@@ -228,6 +236,23 @@ def _node(state: State, tables: Tables, handlers: Handlers) -> Node:
         strict=tables.strict,
         expected=(*literals, *([run] if run and inner else ()), *(["the end"] if state.complete else ())),
     )
+    # most states of a grammar are never met: their patterns are compiled when they are
+
+    def search(*where: Any) -> Any:
+        node.search = re.compile(_alternatives(ending)).search
+        return node.search(*where)
+
+    def match(*where: Any) -> Any:
+        layout = r"\s*" if skips_blanks else ""
+        node.match = re.compile(f"{layout}(?:{_jump(state, tables, handlers)}({_alternatives(literals)}))").match
+        return node.match(*where)
+
+    node.search, node.match = search, match
+    return node
+
+
+def _unset(*where: Any) -> Any:
+    raise AssertionError("a node without its patterns")
 
 
 def _jump(state: State, tables: Tables, handlers: Handlers) -> str:
