@@ -102,6 +102,7 @@ class OpenCall:
     closed = False  #: the body is complete, whatever becomes of the frame
     code = "malformed_call"  #: why it is broken
     key: str | None = None  #: the name of the open argument, once it is final
+    cut_value: dict[str, str] | None = None  #: the argument that the text was cut off in
     types: Types | None = None
     value_start = value_end = 0
     streaming = False  #: the value is sent on while it arrives
@@ -322,7 +323,8 @@ class Assembler:
         """Text behind the stop token; blanks there are layout."""
         if not text.isspace():
             self.failed = True
-            self.after_end = (self.after_end or (start, end))[0], end
+            first = start + len(text) - len(text.lstrip()) if self.after_end is None else self.after_end[0]
+            self.after_end = first, start + len(text.rstrip())
 
     # -- the end
 

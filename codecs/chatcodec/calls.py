@@ -7,10 +7,9 @@ from .assembler import Assembler, OpenCall
 from .errors import DIAGNOSTICS
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .machine import Handlers
+from .messages import NAMESPACE
 from .reply import PartialCall, Segment
 from .values import STRING, dumps, guess_value, read_json, read_json_mended, read_value, signature_of
-
-NAMESPACE = "functions."  #: Harmony's, which models put before names in other formats too
 
 
 def _open(sink: Assembler, start: int) -> OpenCall:
@@ -145,7 +144,9 @@ def cut_argument(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A value ended without its closer."""
     call = _open(sink, start)
     if sink.ending:
-        _truncate(sink, start, end, with_value=not call.broken)
+        if not call.broken:
+            call.broken = True
+            call.cut_value = {call.argument_name(): "".join(call.value)}
         return
     _repaired(sink, call)
     if not call.broken:
@@ -192,7 +193,7 @@ def cut_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     if sink.ending:
         normally = sink.stopped or sink.finish_reason in ("stop", "tool_calls")
         if call.broken or sink.finish_reason == "length" or (bare and not normally):
-            _truncate(sink, start, end, with_value=False)
+            _truncate(sink, call, start, end)
             return
     elif bare:
         call.broken = True
@@ -210,7 +211,10 @@ def end_call(sink: Assembler, _: str | None, start: int, end: int) -> None:
     if call.name is None:
         start_call(sink, call)
     if call.broken or call.name is None:
-        _drop(sink, call, call.code, start, end)
+        if sink.ending:
+            _truncate(sink, call, start, end)
+        else:
+            _drop(sink, call, call.code, start, end)
         return
     if sink.events is not None:
         _send(sink, call, "}" if call.arguments else "{}")
@@ -229,14 +233,10 @@ def _drop(sink: Assembler, call: OpenCall, code: str, start: int, end: int) -> N
     sink.diagnose(code, start, end, call.name or "".join(call.name_parts).strip() or None)
 
 
-def _truncate(sink: Assembler, start: int, end: int, *, with_value: bool) -> None:
+def _truncate(sink: Assembler, call: OpenCall, start: int, end: int) -> None:
     """The text ended inside a call."""
-    call = sink.call
-    if call is None:
-        return
-    opened = {call.argument_name(): "".join(call.value)} if with_value else None
     name = call.name if call.name is not None else "".join(call.name_parts).strip()
-    sink.partial = PartialCall(name, call.arguments, opened)
+    sink.partial = PartialCall(name, call.arguments, call.cut_value)
     _drop(sink, call, "truncated", start, end)
 
 
@@ -294,7 +294,7 @@ def _read_body(sink: Assembler, call: OpenCall, text: str) -> object:
 def cut_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON without its closer."""
     if sink.ending:
-        _truncate(sink, start, end, with_value=False)
+        _truncate(sink, _open(sink, start), start, end)
         return
     _repaired(sink, _open(sink, start))
     sink.diagnose("unclosed_call", start, end)

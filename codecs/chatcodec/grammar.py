@@ -84,7 +84,8 @@ class Step:
     terminal: str
     literal: str
     target: int
-    actions: tuple[Action, ...]
+    before: tuple[Action, ...]  #: what becomes of rules where the marker begins
+    after: tuple[Action, ...]  #: and where it ends
     depth: int  #: of the stack where the marker's offset is kept
     recovery: bool = False
     guard: Guard | None = None
@@ -332,7 +333,7 @@ class _Unroller:
         depth = len(shifted[0]) - 1
         target, done = self._settle(shifted[0])
         state.steps[literal] = Step(
-            terminal, literal, self._number(target), (*before, *shifted[1], *done), depth, recovery=recovery
+            terminal, literal, self._number(target), (*before, *shifted[1]), tuple(done), depth, recovery=recovery
         )  # fmt: skip
 
     def _recoveries(self, stack: Stack) -> Iterator[tuple[Stack, tuple[Action, ...]]]:
@@ -351,9 +352,11 @@ class _Unroller:
                 for symbol in rest[:-1]:
                     skipped, missing = self._goto(skipped, symbol), missing or symbol not in self.nullable
                     self._reach(skipped, (*cuts, (Op.BROKEN, name, None, base)) if missing else cuts, seen, queue)
-                clean = not missing and not name.startswith("_") and bool(rest) and not self._has_run(rest[-1])
-                op = Op.END if not rest else Op.CUT if clean else Op.BROKEN
-                self._reach(self._goto(here[:base], item.rule.origin), (*cuts, (op, name, None, base)), seen, queue)
+                ended: tuple[Action, ...] = ((Op.END, name, None, base),)
+                if rest:
+                    clean = not missing and not name.startswith("_") and not self._has_run(rest[-1])
+                    ended = ((Op.CUT, name, None, base),) if clean else ((Op.BROKEN, name, None, base), *ended)
+                self._reach(self._goto(here[:base], item.rule.origin), (*cuts, *ended), seen, queue)
 
     def _reach(self, stack: Stack, cuts: tuple[Action, ...], seen: set[Stack], queue: deque[tuple[Stack, tuple[Action, ...]]]) -> None:
         if stack not in seen:
@@ -414,7 +417,7 @@ class _Unroller:
             step.guard = Guard.TOOL if entered == "CALL_NAME" or run == "CALL_NAME" else Guard.ARGUMENT
             if entered in ("CALL_NAME", "ARG_NAME") and enter is not None:
                 step.name_ends = tuple(literal for literal, end in self.states[enter].steps.items() if not end.recovery)
-        elif run == "REASONING" and not step.tentative and any(rule == "reasoning" for _, rule, _, _ in step.actions):
+        elif run == "REASONING" and not step.tentative and any(rule == "reasoning" for _, rule, _, _ in (*step.before, *step.after)):
             step.guard = Guard.QUOTE
         elif self.strict or run in GUARDED_RUNS or (run in ("CONTENT", "REASONING") and not step.recovery):
             self._follow(step, run)
@@ -452,6 +455,6 @@ def describe(tables: Tables) -> str:
         for literal, step in sorted(state.steps.items()):
             flags = [flag for flag, on in (("recovery", step.recovery), ("tried", step.tentative)) if on]
             flags += [step.guard.value] if step.guard else []
-            notes = [f"{op.value} {alias or rule}" for op, rule, alias, _ in step.actions if op is not Op.END or not rule.startswith("_")]
+            notes = [f"{op.value} {alias or rule}" for op, rule, alias, _ in (*step.before, *step.after) if op is not Op.END or not rule.startswith("_")]
             lines.append(f"    {literal!r} -> {step.target} {' '.join(flags)}: {', '.join(notes)}".rstrip(": "))
     return "\n".join(lines) + "\n"

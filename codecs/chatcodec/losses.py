@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import Loss
-from .messages import Call, function_of
+from .messages import NAMESPACE, Call, function_of
 from .values import NO_SIGNATURE, Signature, read_value, signature_of
 from .wire import ARGUMENT, ARGUMENT_NAME, CALL, CONTENT, REASONING, RESULT, SYSTEM, USER, Wire
 
@@ -85,6 +85,8 @@ def _argument_losses(wire: Wire, messages: Sequence[Mapping[str, Any]], tools: S
                 message, call = kind, -1
         elif kind == CALL:
             call += 1
+            if text.startswith(NAMESPACE) and text not in signatures and text[len(NAMESPACE) :] in signatures:
+                yield Loss("value_type_lost", f"messages[{message}].tool_calls[{call}].function.name", text)
         elif kind == ARGUMENT_NAME:
             name = text
         elif kind == ARGUMENT:

@@ -78,6 +78,7 @@ class Move:
     literal: str
     target: int
     depth: int
+    before: Ops
     ops: Ops
     guard: Guard | None
     tentative: bool
@@ -187,7 +188,8 @@ def _moves(state: State, handlers: Handlers) -> dict[str, Move]:
             literal=literal,
             target=step.target,
             depth=step.depth,
-            ops=_ops(step.actions, handlers),
+            before=_ops(step.before, handlers),
+            ops=_ops(step.after, handlers),
             guard=step.guard,
             tentative=step.tentative,
             extend=extend,
@@ -260,18 +262,18 @@ def _jump(state: State, tables: Tables, handlers: Handlers) -> str:
 
     It gives what the machine would find in two steps of its loop, in one.
     """
+
+    def end_ops(step: Step) -> Ops:
+        return _ops(step.before + step.after, handlers)
+
     for step in state.steps.values():
         target = tables.states[step.target]
         inner = tables.states[target.enter] if target.enter is not None else None
-        if (
-            inner is None
-            or inner.run not in NAME_RUNS
-            or step.recovery
-            or step.guard
-            or _ops(step.actions + target.enter_actions, handlers)
-        ):
+        if inner is None or inner.run not in NAME_RUNS or step.recovery or step.guard:
             continue
-        plain = [literal for literal, end in inner.steps.items() if not (end.recovery or end.guard or _ops(end.actions, handlers))]
+        if end_ops(step) or _ops(target.enter_actions, handlers):
+            continue
+        plain = [literal for literal, end in inner.steps.items() if not (end.recovery or end.guard or end_ops(end))]
         firsts = "".join(sorted({re.escape(literal[0]) for literal in inner.steps}))
         return f"({re.escape(step.literal)})([^{firsts}]+)({_alternatives(plain)})|" if plain else ""
     return ""
@@ -359,6 +361,8 @@ class Machine:
                         continue
                     break
                 pos = match.end()
+                if self.stray_from is not None:
+                    self._end_stray(base + match.start(1 if match.lastindex == 3 else match.lastindex))
                 if match.lastindex == 3:  # a marker, a name and its closer at once
                     opener, name, literal = match[1], match[2], match[3]
                     move = node.moves[opener]
@@ -387,6 +391,8 @@ class Machine:
                         self._wait(verdict)
                         break
                     if move is not None:
+                        for op, depth, alias in move.before:
+                            op(sink, alias, starts[depth], base + pos)
                         starts[move.depth] = base + pos
                         pos += len(move.literal)
                         state = move.target
@@ -428,6 +434,8 @@ class Machine:
                 if node.special:
                     self.tried = False
                 pos = found + len(move.literal)
+            for op, depth, alias in move.before:
+                op(sink, alias, starts[depth], base + found)
             starts[move.depth] = base + found
             state = move.target
             for op, depth, alias in move.ops:
@@ -571,18 +579,25 @@ class Machine:
             match = _NON_BLANK(text, pos)
             pos = match.start() if match is not None else size
         if pos == size or (size - pos < node.longest and text[pos:] in node.prefixes):  # the beginning of a marker
+            if final:
+                self._end_stray(self.offset + pos)
             return (size if final and not node.strict else pos), False
         if node.strict:
             raise Unexpected(self.offset + pos, node.expected)
         self.sink.failed = True
         match = node.search(text, pos)
         end = match.start() if match is not None else self._hold(node, text, pos)
-        if end > pos and self.stray_from is None:
+        if self.stray_from is None:
             self.stray_from = self.offset + pos
-        if self.stray_from is not None and (final or match is not None):
-            self.sink.stray(self.stray_from, self.offset + end)
+        if final and match is None:
+            self._end_stray(self.offset + end)
+            end = size
+        return end, match is not None
+
+    def _end_stray(self, end: int) -> None:
+        if self.stray_from is not None:
+            self.sink.stray(self.stray_from, end)
             self.stray_from = None
-        return (size if final and match is None else end), match is not None
 
     # -- JSON runs: they end at the first closer outside JSON strings
 
@@ -640,6 +655,8 @@ class Machine:
             return
         trial = Machine(self.nodes, sink, len(self.starts), state=move.target, offset=offset + len(move.literal))
         trial.starts = self.starts.copy()
+        for op, depth, alias in move.before:
+            op(sink, alias, trial.starts[depth], offset)
         trial.starts[move.depth] = offset
         for op, depth, alias in move.ops:
             op(sink, alias, trial.starts[depth], trial.offset)

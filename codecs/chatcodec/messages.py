@@ -44,6 +44,7 @@ class MediaPart(TypedDict, total=False):
 Part = TextPart | MediaPart
 Content = str | list[Part] | None
 
+NAMESPACE = "functions."  #: Harmony's, which models put before the names of tools in other formats too
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
 MESSAGE_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", *REASONING_KEYS))
 TEXT_PART_TYPES = ("text", "input_text")

@@ -50,7 +50,7 @@ class PromptReader:
         """The open assistant turn."""
         if self.turn is None:
             functions = {str(function_of(tool).get("name")): function_of(tool) for tool in self.tools}
-            self.turn = Assembler(self.ways, functions or None, None)
+            self.turn = Assembler(self.ways, functions or None, None, policy="raw")
         return self.turn
 
     def content(self, empty: str | None) -> Any:

@@ -262,11 +262,12 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
             for number, part in enumerate(content):
                 if _media_of(part) is not None and part != {"type": _media_of(part)}:
                     yield Loss("media_dropped", f"{path}[{number}]", str(index))
-        empty = not any(text.strip() for text in texts) and not any(_media_of(part) for part in content or () if not isinstance(part, str))
+        media = isinstance(content, (list, tuple)) and any(map(_media_of, content))
+        empty = not media and not any(text.strip() for text in texts)
         if message["role"] == "system" and tools and empty and len(messages) > 1:
             yield Loss("message_rendered_empty", f"messages[{index}]", str(index))
         if message["role"] == "assistant":
-            if content == "":
+            if content is not None and not media and not any(texts):
                 yield Loss("null_content", path, str(index))
             yield from _reasoning_losses(message, index, "".join(texts))
         elif content is None:

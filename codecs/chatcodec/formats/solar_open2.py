@@ -194,8 +194,8 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     if "provider_prompt" in notes:
         options["provider_system_prompt"] = True
         try:
-            options["now"] = date.fromisoformat(notes["provider_prompt"])
-        except ValueError:
+            options["now"] = date(*map(int, notes["provider_prompt"].split("-")))  # years before 1000 have no leading zero
+        except (ValueError, TypeError):
             raise Misfit(0, f"{notes['provider_prompt']!r} is no date") from None
     if "json_object" in notes:
         options["response_format"] = {"type": "json_object"}
