@@ -100,6 +100,7 @@ class OpenCall:
     started = False
     broken = False
     closed = False  #: the body is complete, whatever becomes of the frame
+    cut = False  #: the frame lacks its closer
     code = "malformed_call"  #: why it is broken
     key: str | None = None  #: the name of the open argument, once it is final
     cut_value: dict[str, str] | None = None  #: the argument that the text was cut off in

@@ -178,10 +178,10 @@ def end_call_close(sink: Assembler, alias: str | None, start: int, end: int) -> 
         _repaired(sink, call)
 
 
-def cut_call_close(sink: Assembler, rule: str, start: int, end: int) -> None:
+def cut_call_close(sink: Assembler, _: str, start: int, end: int) -> None:
     """The body of a call is complete, but its frame is not; the call itself ends next."""
-    _open(sink, start).closed = True
-    cut_call(sink, rule, start, end)
+    call = _open(sink, start)
+    call.closed = call.cut = True
 
 
 def cut_call(sink: Assembler, rule: str, start: int, end: int) -> None:
@@ -189,6 +189,7 @@ def cut_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     call = sink.call
     if call is None:
         return
+    call.cut = False
     bare = not call.arguments and not call.closed
     if sink.ending:
         normally = sink.stopped or sink.finish_reason in ("stop", "tool_calls")
@@ -203,10 +204,13 @@ def cut_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     end_call(sink, rule, start, end)
 
 
-def end_call(sink: Assembler, _: str | None, start: int, end: int) -> None:
+def end_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call is complete."""
     call = sink.call
     if call is None:
+        return
+    if call.cut:
+        cut_call(sink, rule, start, end)
         return
     if call.name is None:
         start_call(sink, call)
@@ -250,7 +254,7 @@ def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
     call.value_start, call.value_end = start, end
 
 
-def end_json_call(sink: Assembler, rule: str | None, start: int, end: int) -> None:
+def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON is complete."""
     call = _open(sink, start)
     _repaired(sink, call)
