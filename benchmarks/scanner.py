@@ -1,27 +1,19 @@
 """Hand-written scanners: the limit that a parser in Python can be measured against.
 
 Each is the shortest way from a *well-formed* completion, as its format's renderer writes it for a message with reasoning, to
-the same message, with `str.find` and slices: no diagnostics, no spans, no tolerance, no stream.  Arguments are typed by the
-tools' JSON Schema, plain types only; the message is put together by the library's own quick constructor.  A format without a
-scanner has none to be measured against.
+the same message, with `str.find` and slices: no diagnostics, no spans, no tolerance, no stream.  So that the message is the
+same, arguments are typed by the library's own `values`, for every JSON Schema, and the message is put together by its own
+constructor: what is compared is the way from text to pieces.  A format without a scanner has none to be measured against.
 """
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from chatcodec import Message
 from chatcodec.messages import assistant_message
+from chatcodec.values import NO_SIGNATURE, Signature, read_value, signature_of
 
 Scanner = Callable[[str, list[dict[str, Any]] | None], Message]
-
-_CASTS: dict[str, Callable[[str], Any]] = {
-    "integer": int,
-    "number": json.loads,
-    "object": json.loads,
-    "array": json.loads,
-    "boolean": {"true": True, "True": True, "false": False, "False": False}.__getitem__,
-}
 
 
 def qwen3_5(text: str, tools: list[dict[str, Any]] | None) -> Message:
@@ -39,7 +31,7 @@ def qwen3_5(text: str, tools: list[dict[str, Any]] | None) -> Message:
         start += 22
         end = find(">\n", start)
         name = text[start:end]
-        properties = _properties(name, tools)
+        types = _signature(name, tools).types
         arguments: dict[str, Any] = {}
         position = end + 2
         while startswith("<parameter=", position):
@@ -48,8 +40,7 @@ def qwen3_5(text: str, tools: list[dict[str, Any]] | None) -> Message:
             key = text[start:end]
             start = end + 2
             end = find("\n</parameter>\n", start)
-            kind = properties[key]["type"]
-            arguments[key] = text[start:end] if kind == "string" else _CASTS[kind](text[start:end])
+            arguments[key] = read_value(text[start:end], types(key))[0]
             position = end + 14
         calls.append((name, arguments))
         start = find("<tool_call>\n<function=", position)
@@ -71,7 +62,7 @@ def solar_open2(text: str, tools: list[dict[str, Any]] | None) -> Message:
         start += 19
         end = find("\n", start)
         name = text[start:end]
-        properties = _properties(name, tools)
+        types = _signature(name, tools).types
         arguments: dict[str, Any] = {}
         position = end + 1
         while startswith("<|tool_arg:start|>", position):
@@ -80,8 +71,7 @@ def solar_open2(text: str, tools: list[dict[str, Any]] | None) -> Message:
             key = text[start:end]
             start = end + 18
             end = find("<|tool_arg:end|>\n", start)
-            kind = properties[key]["type"]
-            arguments[key] = text[start:end] if kind == "string" else _CASTS[kind](text[start:end])
+            arguments[key] = read_value(text[start:end], types(key))[0]
             position = end + 17
         calls.append((name, arguments))
         start = find("<|tool_call:start|>", position)
@@ -92,10 +82,9 @@ def solar_open2(text: str, tools: list[dict[str, Any]] | None) -> Message:
 SCANNERS: dict[str, Scanner] = {"qwen3_5": qwen3_5, "solar_open2": solar_open2}
 
 
-def _properties(name: str, tools: list[dict[str, Any]] | None) -> dict[str, Any]:
+def _signature(name: str, tools: list[dict[str, Any]] | None) -> Signature:
     for tool in tools or ():
         function = tool["function"]
         if function["name"] == name:
-            properties: dict[str, Any] = function["parameters"]["properties"]
-            return properties
-    return {}
+            return signature_of(function)
+    return NO_SIGNATURE

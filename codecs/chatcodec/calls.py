@@ -6,6 +6,7 @@ The functions are handlers of the machine (see `HANDLERS`); the rules are those 
 from .assembler import Assembler, OpenCall
 from .errors import DIAGNOSTICS
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
+from .grammar import CALL_RULES
 from .machine import Handlers
 from .messages import NAMESPACE
 from .reply import PartialCall, Segment
@@ -161,13 +162,11 @@ def _repaired(sink: Assembler, call: OpenCall) -> None:
         call.broken = True
 
 
-def set_broken(sink: Assembler, _: str | None, start: int, end: int) -> None:
+def set_broken(sink: Assembler, rule: str, start: int, end: int) -> None:
     """More than a closer is missing."""
     sink.failed = True
-    if not sink.ending:
+    if sink.call is not None or rule in CALL_RULES:
         _open(sink, start).broken = True
-    elif sink.call is not None:
-        sink.call.broken = True
 
 
 def end_call_close(sink: Assembler, alias: str | None, start: int, end: int) -> None:
@@ -186,9 +185,7 @@ def cut_call_close(sink: Assembler, _: str, start: int, end: int) -> None:
 
 def cut_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call ended without its closer."""
-    call = sink.call
-    if call is None:
-        return
+    call = _open(sink, start)
     call.cut = False
     bare = not call.arguments and not call.closed
     if sink.ending:

@@ -406,6 +406,8 @@ class _Unroller:
             step.tentative = run == "REASONING" and step.terminal in self.tried
             self._guard(step, run)
         if inner is not None:
+            if not state.end and not state.complete:
+                state.end = inner.end  # as if the run were there and empty
             state.cursor = {literal: step for literal, step in state.steps.items() if literal not in inner.steps and not step.recovery}
 
     def _guard(self, step: Step, run: str) -> None:

@@ -253,21 +253,20 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
     """What the template trims, splits, leaves out or writes alike."""
     for index, message in enumerate(messages):
         path, content = f"messages[{index}].content", message.get("content")
-        texts = [content] if isinstance(content, str) else [part["text"] for part in content or () if _media_of(part) is None]
-        for text, edge in ((texts[0], str.lstrip), (texts[-1], str.rstrip)) if texts else ():
-            if edge(text) != text:
-                yield Loss("whitespace_trimmed", path, str(index))
-                break
-        if isinstance(content, list | tuple):
-            for number, part in enumerate(content):
-                if _media_of(part) is not None and part != {"type": _media_of(part)}:
-                    yield Loss("media_dropped", f"{path}[{number}]", str(index))
-        media = isinstance(content, (list, tuple)) and any(map(_media_of, content))
-        empty = not media and not any(text.strip() for text in texts)
+        parts = [{"text": content}] if isinstance(content, str) else content or ()
+        texts = ["" if _media_of(part) else part["text"] for part in parts]
+        media = [number for number, part in enumerate(parts) if _media_of(part)]
+        head, tail = "".join(texts[: min(media, default=len(texts))]), "".join(texts[max(media, default=-1) + 1 :])
+        if head != head.lstrip() or tail != tail.rstrip():
+            yield Loss("whitespace_trimmed", path, str(index))
+        for number in media:
+            if parts[number] != {"type": _media_of(parts[number])}:
+                yield Loss("media_dropped", f"{path}[{number}]", str(index))
+        empty = not media and not head.strip()
         if message["role"] == "system" and tools and empty and len(messages) > 1:
             yield Loss("message_rendered_empty", f"messages[{index}]", str(index))
         if message["role"] == "assistant":
-            if content is not None and not media and not any(texts):
+            if content is not None and not media and not head:
                 yield Loss("null_content", path, str(index))
             yield from _reasoning_losses(message, index, "".join(texts))
         elif content is None:
