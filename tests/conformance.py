@@ -40,7 +40,8 @@ def all_cases(*kinds: str) -> list[Case]:
 def options(vector: Case) -> dict[str, Any]:
     """The options that a vector is rendered with, its clock included where the format has one."""
     fmt = chatcodec.get_format(vector["format"])
-    return vector["kwargs"] | ({"now": datetime.fromisoformat(vector["now"])} if "now" in fmt.options else {})
+    clock: dict[str, Any] = {"now": datetime.fromisoformat(vector["now"])} if "now" in fmt.options else {}
+    return {**vector["kwargs"], **clock}
 
 
 def text_of(case: Case) -> str:

@@ -83,7 +83,7 @@ def test_canonical_texts_render_to_themselves(case: Case) -> None:
     message = reply.message.model_copy(deep=True)
     for number, call in enumerate(message.tool_calls):
         call.id = f"call_{number}"
-    asked = [{"role": "user", "content": "?"}, message]
+    asked: list[Any] = [{"role": "user", "content": "?"}, message]
     rendered = fmt.render(asked, tools=case["input"].get("tools"), **case["input"].get("kwargs", {}))
     span = rendered.sampled_spans[0]
     assert (span is not None and rendered.text[slice(*span)] == text_of(case)) == canonical, case["why"]

@@ -7,8 +7,8 @@ from .assembler import Assembler, OpenCall
 from .errors import DIAGNOSTICS
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
-from .machine import Handlers
 from .messages import NAMESPACE
+from .nodes import Handlers
 from .reply import PartialCall, Segment
 from .values import STRING, dumps, guess_value, read_json, read_json_mended, read_value, signature_of
 

@@ -19,8 +19,9 @@ from .calls import HANDLERS
 from .errors import CodecError, Loss, ParseError, RenderError, nearest
 from .events import Event
 from .grammar import compile_tables, markers
-from .machine import Machine, Node, Unexpected, build_nodes
+from .machine import Machine, Unexpected
 from .messages import Conversation, Door, Function, Message, Tool, admit
+from .nodes import Node, build_nodes
 from .prompt import Misfit, PromptReader, handlers
 from .reply import FinishReason, Layout, Policy, Reply, Ways
 from .wire import Rendered, Wire

@@ -147,7 +147,7 @@ def _source(name: str) -> tuple[Any, str]:
     except OSError as error:
         raise GrammarError(f"{path}: cannot be read: {error.strerror}") from None
     try:
-        return load_grammar(text, str(path), [str(directory())], True)[0], str(path)
+        return load_grammar(text, str(path), [str(directory())], True)[0], str(path)  # type: ignore[no-untyped-call]
     except LarkError as error:
         raise GrammarError(f"{path}: {error}") from None
 
@@ -188,7 +188,7 @@ def compile_tables(name: str, start: str) -> Tables:
     try:
         _, rules, _ = grammar.compile([start], "*")
         analyzer = LALR_Analyzer(ParserConf(rules, {}, [start]), debug=True, strict=True)
-        analyzer.compute_lalr()
+        analyzer.compute_lalr()  # type: ignore[no-untyped-call]
     except LarkError as error:
         raise GrammarError(f"{path}: rule {start}: {error}") from None
     used = {symbol.name for rule in rules for symbol in rule.expansion if symbol.is_term}
@@ -457,6 +457,7 @@ def describe(tables: Tables) -> str:
         for literal, step in sorted(state.steps.items()):
             flags = [flag for flag, on in (("recovery", step.recovery), ("tried", step.tentative)) if on]
             flags += [step.guard.value] if step.guard else []
-            notes = [f"{op.value} {alias or rule}" for op, rule, alias, _ in (*step.before, *step.after) if op is not Op.END or not rule.startswith("_")]
+            told = [action for action in step.before + step.after if action[0] is not Op.END or not action[1].startswith("_")]
+            notes = [f"{op.value} {alias or rule}" for op, rule, alias, _ in told]
             lines.append(f"    {literal!r} -> {step.target} {' '.join(flags)}: {', '.join(notes)}".rstrip(": "))
     return "\n".join(lines) + "\n"

@@ -15,8 +15,8 @@ from typing import Any
 from . import calls
 from .assembler import Assembler
 from .grammar import Guard
-from .machine import Handler, Handlers
 from .messages import function_of
+from .nodes import Handler, Handlers
 from .reply import Ways
 
 

@@ -23,10 +23,14 @@ from pydantic_core import from_json
 from .messages import Function
 
 #: What `type` may say, and what that means in JSON.
-TYPE_NAMES = {
-    "string": "string", "number": "number", "integer": "integer", "boolean": "boolean", "null": "null", "object": "object", "array": "array",
-    "str": "string", "float": "number", "int": "integer", "bool": "boolean", "dict": "object", "list": "array",
-}  # fmt: skip
+TYPE_NAMES = {name: name for name in ("string", "number", "integer", "boolean", "null", "object", "array")} | {
+    "str": "string",
+    "float": "number",
+    "int": "integer",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
 ALL_TYPES = frozenset(TYPE_NAMES.values())
 _SINGLE = {name: frozenset((name,)) for name in ALL_TYPES}
 STRING = _SINGLE["string"]

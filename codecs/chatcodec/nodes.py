@@ -1,0 +1,238 @@
+"""Tables made ready for the machine: each state a `Node` with all that the inner loop needs, each step a `Move`.
+
+Rules of this module: it binds the names of runs and rules to the functions that take them, and compiles patterns, each when
+its state is first met; it decides nothing.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from .errors import DIAGNOSTICS
+from .grammar import JSON_RUNS, NAME_RUNS, Action, Guard, Op, State, Step, Tables
+
+Handler = Callable[[Any, Any, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """Functions for runs, for rules that ended, for rules that lack only their closer, for broken ones, for diagnostics."""
+
+    runs: Mapping[str, Handler]
+    ends: Mapping[str, Handler]
+    cuts: Mapping[str, Handler]
+    broken: Handler
+    diagnose: Handler
+
+
+Ops = tuple[tuple[Handler, int, str | None], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    """What a marker does in a node."""
+
+    literal: str
+    target: int
+    depth: int
+    before: Ops
+    ops: Ops
+    guard: Guard | None
+    tentative: bool
+    extend: bool  #: a longer marker begins with this one
+    plain: bool  #: it counts wherever it stands
+    quick: bool  #: it counts where one of `follow` stands behind it
+    follow: tuple[str, ...]
+    end_follows: bool
+    follow_prefixes: frozenset[str]
+    name_ends: tuple[str, ...]
+
+
+class Kind(IntEnum):
+    """What may come in a state."""
+
+    BETWEEN = 0  #: only a marker
+    BEFORE = 1  #: a run may start
+    INSIDE = 2  #: a run is open
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A state with all that the inner loop needs.  Where a run may start, this includes what belongs to the state inside it."""
+
+    kind: int
+    moves: dict[str, Move]  #: what each marker does here
+    closers: dict[str, Move]  #: what each marker does inside the run
+    ordered: tuple[tuple[str, Move], ...]  #: BEFORE: the markers to try at the cursor, longest first
+    prefixes: frozenset[str]  #: every proper beginning of a marker that may come at the cursor, or inside the run
+    longest: int
+    firsts: frozenset[str]  #: BEFORE: the characters that markers begin with which may come here only
+    first: str | None  #: INSIDE: the character that every marker begins with, if it is one
+    search: Callable[..., Any]  #: finds the next marker
+    match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
+    enter: int
+    enter_ops: Ops
+    run: str | None
+    run_depth: int
+    handler: Handler
+    json: bool
+    special: bool  #: there is more to look at than markers that end the run
+    skips_blanks: bool
+    end: Ops
+    complete: bool
+    strict: bool
+    expected: tuple[str, ...]
+
+
+def build_nodes(tables: Tables, handlers: Handlers) -> list[Node]:
+    """Bind the tables to the functions that take their lexemes."""
+    moves = [_moves(state, handlers) for state in tables.states]
+    return [_node(number, state, moves, tables, handlers) for number, state in enumerate(tables.states)]
+
+
+def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:
+    ops: list[tuple[Handler, int, str | None]] = []
+    for op, rule, alias, depth in actions:
+        if op is Op.BROKEN:
+            ops.append((handlers.broken, depth, rule))
+        elif op is Op.CUT:
+            ops.append((handlers.cuts.get(rule, handlers.broken), depth, rule))
+        else:
+            if alias in DIAGNOSTICS:
+                ops.append((handlers.diagnose, depth, alias))
+            handler = handlers.ends.get(alias or rule) or handlers.ends.get(rule)
+            if handler is not None:
+                ops.append((handler, depth, alias or rule))
+    return tuple(ops)
+
+
+def _common(literals: list[str]) -> str:
+    """The longest beginning that all of them share."""
+    low, high = min(literals), max(literals)
+    return low[: next((at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))]
+
+
+def _alternatives(literals: list[str]) -> str:
+    """A pattern for any of the literals, the longest first, with common beginnings taken out, which makes it several times as fast."""
+    if not literals:
+        return r"(?!)"
+    if len(literals) == 1:
+        return re.escape(literals[0])
+    common = _common(literals)
+    if common:
+        rest = [literal[len(common) :] for literal in literals]
+        return f"{re.escape(common)}(?:{_alternatives([tail for tail in rest if tail])}){'?' if '' in rest else ''}"
+    by_first: dict[str, list[str]] = {}
+    for literal in literals:
+        by_first.setdefault(literal[0], []).append(literal)
+    return "|".join(map(_alternatives, by_first.values()))
+
+
+def _prefixes(literals: Any) -> frozenset[str]:
+    return frozenset(literal[:length] for literal in literals for length in range(1, len(literal)))
+
+
+def _moves(state: State, handlers: Handlers) -> dict[str, Move]:
+    """What each marker does in a state, the longest first."""
+    json = state.run in JSON_RUNS
+    literals = sorted(state.steps, key=len, reverse=True)
+    moves = {}
+    for literal in literals:
+        step = state.steps[literal]
+        extend = any(other is not literal and other.startswith(literal) for other in literals)
+        simple = not (extend or step.tentative or json)
+        moves[literal] = Move(
+            literal=literal,
+            target=step.target,
+            depth=step.depth,
+            before=_ops(step.before, handlers),
+            ops=_ops(step.after, handlers),
+            guard=step.guard,
+            tentative=step.tentative,
+            extend=extend,
+            plain=simple and step.guard is None,
+            quick=simple and step.guard is Guard.FOLLOW,
+            follow=step.follow,
+            end_follows=step.end_follows,
+            follow_prefixes=_prefixes(step.follow) if step.follow else frozenset(),
+            name_ends=step.name_ends,
+        )
+    return moves
+
+
+def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: Tables, handlers: Handlers) -> Node:
+    inner = tables.states[state.enter] if state.enter is not None else None
+    run = state.run or (inner.run if inner else None)
+    json = run in JSON_RUNS
+    moves = all_moves[number]
+    closers = all_moves[state.enter] if state.enter is not None else moves
+    literals, ending = list(moves), list(closers)
+    cursor = [literal for literal in literals if literal in state.cursor] if inner else literals
+    firsts = {literal[0] for literal in ending}
+    skips_blanks = not tables.strict and (run is None or json)
+    held = cursor + ending
+    node = Node(
+        kind=Kind.INSIDE if state.run else Kind.BETWEEN if inner is None else Kind.BEFORE,
+        moves=moves,
+        closers=closers,
+        ordered=tuple((literal, moves[literal]) for literal in cursor),
+        prefixes=_prefixes(held),
+        longest=max(map(len, held), default=0),
+        firsts=frozenset(literal[0] for literal in cursor),
+        first=firsts.pop() if len(firsts) == 1 else None,
+        search=_unset,
+        match=_unset,
+        enter=-1 if state.enter is None else state.enter,
+        enter_ops=_ops(state.enter_actions, handlers),
+        run=run,
+        run_depth=state.run_depth,
+        handler=handlers.runs[run] if run else handlers.diagnose,
+        json=json,
+        special=json or run == "REASONING" or bool(inner and cursor),
+        skips_blanks=skips_blanks,
+        end=_ops(state.end, handlers),
+        complete=state.complete,
+        strict=tables.strict,
+        expected=(*literals, *([run] if run and inner else ()), *(["the end"] if state.complete else ())),
+    )
+    # most states of a grammar are never met: their patterns are compiled when they are
+
+    def search(*where: Any) -> Any:
+        node.search = re.compile(_alternatives(ending)).search
+        return node.search(*where)
+
+    def match(*where: Any) -> Any:
+        layout = r"\s*" if skips_blanks else ""
+        node.match = re.compile(f"{layout}(?:{_jump(state, tables, handlers)}({_alternatives(literals)}))").match
+        return node.match(*where)
+
+    node.search, node.match = search, match
+    return node
+
+
+def _unset(*where: Any) -> Any:
+    raise AssertionError("a node without its patterns")
+
+
+def _jump(state: State, tables: Tables, handlers: Handlers) -> str:
+    """A pattern for a marker, a whole name behind it and the marker that ends that, where nothing else could come of them.
+
+    It gives what the machine would find in two steps of its loop, in one.
+    """
+
+    def end_ops(step: Step) -> Ops:
+        return _ops(step.before + step.after, handlers)
+
+    for step in state.steps.values():
+        target = tables.states[step.target]
+        inner = tables.states[target.enter] if target.enter is not None else None
+        if inner is None or inner.run not in NAME_RUNS or step.recovery or step.guard:
+            continue
+        if end_ops(step) or _ops(target.enter_actions, handlers):
+            continue
+        plain = [literal for literal, end in inner.steps.items() if not (end.recovery or end.guard or end_ops(end))]
+        firsts = "".join(sorted({re.escape(literal[0]) for literal in inner.steps}))
+        return f"({re.escape(step.literal)})([^{firsts}]+)({_alternatives(plain)})|" if plain else ""
+    return ""

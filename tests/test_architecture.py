@@ -1,0 +1,94 @@
+"""The house rules that a machine can hold: which module may import which, how long one may be, and that all codes are known."""
+
+import ast
+import re
+from pathlib import Path
+
+import chatcodec
+from chatcodec import errors
+
+PACKAGE = Path(chatcodec.__file__).parent
+
+#: From the ground up; a module imports only what stands before it.
+LAYERS = """
+    errors events grammar nodes machine messages reply values assembler calls prompt wire losses format formats/* formats terminal cli
+    __main__
+""".split()
+#: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
+LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("format", "formats")}
+LONGEST = 480
+
+
+def _modules() -> dict[str, ast.Module]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        found[name.removesuffix("/__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _imports(name: str, tree: ast.Module) -> set[str]:
+    """The package's own modules that a module imports."""
+    found = set()
+    folder = name.rpartition("/")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            start = folder if node.level == 1 else ""
+            if name == "formats":
+                start = "formats" if node.level == 1 else ""
+            target = "/".join(filter(None, [start, (node.module or "").replace(".", "/")]))
+            names = [f"{target}/{alias.name}".strip("/") for alias in node.names] if not node.module else [target]
+            found |= {one if one in _modules() else target for one in names}
+    return found
+
+
+def _layer(name: str) -> int:
+    return LAYERS.index("formats/*" if name.startswith("formats/") else name)
+
+
+def test_imports_run_one_way() -> None:
+    for name, tree in _modules().items():
+        if name in ("__init__", ""):
+            continue
+        for target in _imports(name, tree) - {""}:
+            late = (name, target) in LATE
+            assert late or _layer(target) < _layer(name), f"{name} imports {target}"
+
+
+def test_no_format_imports_another() -> None:
+    for name, tree in _modules().items():
+        if name.startswith("formats/"):
+            assert not [target for target in _imports(name, tree) if target.startswith("formats")], name
+
+
+def test_only_one_module_knows_lark() -> None:
+    for name, tree in _modules().items():
+        roots = {alias.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        roots |= {
+            node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module and not node.level
+        }
+        assert "lark" not in roots or name == "grammar", name
+
+
+def test_modules_stay_readable() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= LONGEST, f"{path.name} has {lines} lines"
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for name, tree in _modules().items():
+        assert ast.get_docstring(tree), name
+
+
+def test_codes_that_are_used_are_known() -> None:
+    known = errors.DIAGNOSTICS.keys() | errors.LOSSES | errors.REFUSALS
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        used = set(re.findall(r'(?:diagnose\(|Loss\(|refuse\([^"]*"[^"]*", |_refuse\([^"]*"[^"]*", )"([a-z_]+)"', text))
+        assert used <= known, f"{path.name}: {used - known}"
+
+
+def test_the_source_root_is_no_package() -> None:
+    """The standard library owns the name `codecs`."""
+    assert not (Path(__file__).parents[1] / "codecs" / "__init__.py").exists()
