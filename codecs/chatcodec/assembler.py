@@ -46,7 +46,12 @@ class TextRun:
 
     def add(self, text: str, start: int, end: int) -> str:
         """More of the run; gives what is certain to belong to it."""
-        if not self.parts:
+        parts = self.parts
+        if parts and not self.held and not (self.trim and text[-1].isspace()):  # by far the most frequent
+            self.end = end
+            parts.append(text)
+            return text
+        if not parts:
             if self.waiting is None:
                 self.start = start
             if ((self.trim or self.wait) and text[0].isspace()) or self.waiting is not None:
@@ -69,7 +74,7 @@ class TextRun:
                 text = "".join(self.held) + text
                 self.held = ()
         self.end = end
-        self.parts.append(text)
+        parts.append(text)
         return text
 
     def _after_blanks(self, text: str, start: int) -> str:
@@ -252,8 +257,7 @@ class Assembler:
             run = self.text = TextRun(self.ways.trim_reasoning, False)
         new = run.add(text, start, end)
         if new:
-            assert self.reasoning is not None
-            self.reasoning.append(new)
+            self.reasoning.append(new)  # type: ignore[union-attr]
             if self.events is not None:
                 self.events.append(ReasoningDelta(new))
 
@@ -292,12 +296,9 @@ class Assembler:
         if new:
             if first and self.content and run.trim:
                 new = "".join(self.joint) + run.lead + new
-            self._send_content(new)
-
-    def _send_content(self, text: str) -> None:
-        self.content.append(text)
-        if self.events is not None:
-            self.events.append(ContentDelta(text))
+            self.content.append(new)
+            if self.events is not None:
+                self.events.append(ContentDelta(new))
 
     def end_content(self, *, beside_call: bool) -> None:
         """The open run of content is over."""
@@ -308,7 +309,9 @@ class Assembler:
         if run.waiting and not run.trim and not beside_call:
             run.parts.append(run.blanks())
             run.end = run.start + len(run.parts[0])
-            self._send_content(run.parts[0])
+            self.content.append(run.parts[0])
+            if self.events is not None:
+                self.events.append(ContentDelta(run.parts[0]))
         if run.parts:
             self.segments.append(Segment("content", "".join(run.parts), (run.start, run.end)))
             self.joint = run.held

@@ -10,7 +10,7 @@ from .grammar import CALL_RULES
 from .messages import NAMESPACE
 from .nodes import Handlers
 from .reply import PartialCall, Segment
-from .values import STRING, dumps, guess_value, read_json, read_json_mended, read_value, signature_of
+from .values import STRING, dumps, escaped, guess_value, read_json, read_json_mended, read_value, signature_of
 
 
 def _open(sink: Assembler, start: int) -> OpenCall:
@@ -101,13 +101,15 @@ def add_arg_value(sink: Assembler, text: str, start: int, end: int) -> None:
         _begin_value(sink, call, start)
     call.value.append(text)
     call.value_end = end
-    if call.streaming:
+    if call.streaming and sink.events is not None:
         if sink.ways.line_values:
-            text = call.held + text
-            call.held = ""
+            if call.held:
+                text, call.held = "\n" + text, ""
             if text[-1] == "\n":
                 text, call.held = text[:-1], "\n"
-        _send(sink, call, dumps(text)[1:-1])
+                if not text:
+                    return
+        sink.events.append(ArgumentsDelta(call.index, escaped(text)))
 
 
 def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:

@@ -266,7 +266,6 @@ class Stream:
     def __init__(self, format: Format, start: str, sink: Assembler, machine: Machine, *, keeps_text: bool) -> None:
         self._format, self._start, self._sink, self._machine = format, start, sink, machine
         self._text: list[str] | None = [] if keeps_text else None
-        self._length = 0
         self._reply: Reply | None = None
 
     def feed(self, text: str) -> list[Event]:
@@ -275,14 +274,18 @@ class Stream:
             self._format._check_text(text)
         if self._reply is not None:
             raise CodecError(f"{self._format.name}: the stream is closed")
-        self._length += len(text)
         if self._text is not None:
             self._text.append(text)
         try:
             self._machine.feed(text)
         except Refused as refused:
             self._fail(refused)
-        return self._take()
+        sink = self._sink
+        events = sink.events
+        if events:
+            sink.events = []
+            return events
+        return []
 
     def close(self, finish_reason: FinishReason | None = None) -> list[Event]:
         """The completion is over; gives the last events.  `finish_reason` is why the engine stopped."""
@@ -290,10 +293,11 @@ class Stream:
             self._sink.finish_reason = self._format._finish_reason(finish_reason)
             try:
                 self._machine.feed("", final=True)
-                self._reply = self._sink.finish(self._length)
+                self._reply = self._sink.finish(self._machine.position)
             except Refused as refused:
                 self._fail(refused)
-        return self._take()
+        events, self._sink.events = self._sink.events, []
+        return events or []
 
     @property
     def reply(self) -> Reply:
@@ -301,11 +305,6 @@ class Stream:
         if self._reply is None:
             raise CodecError(f"{self._format.name}: the stream is not closed yet")
         return self._reply
-
-    def _take(self) -> list[Event]:
-        events = self._sink.events
-        self._sink.events = []
-        return events or []
 
     def _fail(self, refused: Refused) -> NoReturn:
         raise self._format._refused(refused, "".join(self._text or ()), self._sink) from None

@@ -65,6 +65,9 @@ class Machine:
 
     # what only some parses need stands here as a default, so that making a machine is cheap
     pending = ""  #: text that is not decided
+    hope: frozenset[str] = frozenset()  #: it stays undecided as long as it is one of these
+    hope_at = 0  #: from there on
+    inside: Node | None = None  #: the open run's node, if nothing is pending
     last = ""  #: the last character of the open run
     quoted = False  #: inside a string of a JSON run
     tried = False  #: a call in this reasoning was undone
@@ -82,16 +85,27 @@ class Machine:
         self.verbatim: list[str] = []  #: the open JSON run, or what came since a trial began
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "nodes"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("nodes", "inside")}
 
     def bind(self, nodes: list[Node]) -> None:
         """Give a machine that was copied or unpickled its format's nodes back."""
         self.nodes = nodes
+        node = nodes[self.state]
+        self.inside = node if node.kind == 2 and not self.pending and not node.json and self.trial is None else None
         if self.trial is not None:
             self.trial.bind(nodes)
 
     def feed(self, chunk: str, *, final: bool = False) -> None:
         """Take more text; `final` says that it is the last."""
+        node = self.inside
+        if node is not None and chunk and not final:
+            first = node.first
+            if first not in chunk if first is not None else node.begins(chunk) is None:  # nothing but more of the open run
+                start = self.offset
+                self.offset = end = start + len(chunk)
+                self.last = chunk[-1]
+                node.handler(self.sink, chunk, start, end)
+                return
         if self.trial is not None:
             self._feed_trial(chunk, final)
             return
@@ -101,23 +115,24 @@ class Machine:
                 return
             chunk = "".join(self.blanks) + chunk
             self.blanks.clear()
-        elif not self.pending and not final:
-            node = self.nodes[self.state]
-            if node.kind == 2 and node.first is not None and node.first not in chunk and not node.json:
-                if chunk:
-                    start = self.offset
-                    self.offset = end = start + len(chunk)
-                    self.last = chunk[-1]
-                    node.handler(self.sink, chunk, start, end)
+        if self.pending:
+            chunk = self.pending + chunk
+            if not final and (chunk[self.hope_at :] if self.hope_at else chunk) in self.hope:
+                self.pending = chunk
                 return
-        self._run(self.pending + chunk if self.pending else chunk, final)
+        self._run(chunk, final)
+
+    @property
+    def position(self) -> int:
+        """How much text there was so far, in code points; right once the last was fed."""
+        return self.offset + len(self.pending)
 
     # -- the loop
 
     def _run(self, text: str, final: bool) -> None:
         nodes, sink, starts, base = self.nodes, self.sink, self.starts, self.offset
         size = len(text)
-        pos = 0
+        pos = self.hope_at = 0
         state = self.state
         move: Move | None
         while True:
@@ -213,6 +228,10 @@ class Machine:
         self.state = state
         self.offset = base + pos
         self.pending = text[pos:]
+        node = nodes[state]
+        self.inside = node if node.kind == 2 and pos == size and not node.json else None
+        if not self.hope_at:
+            self.hope = node.prefixes
         if final:
             self._end()
 
@@ -306,6 +325,7 @@ class Machine:
         return self._check_name(move, text, pos, found, after, final)
 
     def _check_follow(self, move: Move, text: str, after: int, final: bool) -> int:
+        found = after - len(move.literal)
         if text.startswith(move.follow, after):
             return _YES
         if not self.nodes[move.target].strict:
@@ -318,6 +338,7 @@ class Machine:
         elif after == len(text):
             return _MORE if not final else _YES if move.end_follows else _NO
         if not final and len(text) - after < 1024 and text[after:] in move.follow_prefixes:
+            self.hope, self.hope_at = move.follow_prefixes, after - found
             return _MORE
         return _NO
 
@@ -418,6 +439,7 @@ class Machine:
 
     def _try(self, move: Move, text: str, offset: int, final: bool) -> None:
         """Parse on as if the call counted, and keep the text in case that it does not."""
+        self.inside = None
         sink = self.sink.trial()
         if sink is None:
             self.tried = True

@@ -70,6 +70,7 @@ class Node:
     longest: int
     firsts: frozenset[str]  #: BEFORE: the characters that markers begin with which may come here only
     first: str | None  #: INSIDE: the character that every marker begins with, if it is one
+    begins: Callable[[str], Any]  #: INSIDE: finds a character that a marker begins with
     search: Callable[..., Any]  #: finds the next marker
     match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
     enter: int
@@ -181,7 +182,8 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
         prefixes=_prefixes(held),
         longest=max(map(len, held), default=0),
         firsts=frozenset(literal[0] for literal in cursor),
-        first=firsts.pop() if len(firsts) == 1 else None,
+        first=min(firsts) if len(firsts) == 1 else None,
+        begins=re.compile(f"[{''.join(sorted(map(re.escape, firsts)))}]" if firsts else r"(?!)").search,
         search=_unset,
         match=_unset,
         enter=-1 if state.enter is None else state.enter,

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -53,6 +54,11 @@ def dumps(value: Any) -> str:
 
 
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def escaped(text: str) -> str:
+    """A piece of text as it stands inside a JSON string; pieces can be joined."""
+    return encode_basestring(text)[1:-1]
 
 
 # ------------------------------------------------------------------------------------------------------------- schemas
