@@ -4,7 +4,6 @@ The functions are handlers of the machine (see `HANDLERS`); the rules are those 
 """
 
 from .assembler import Assembler, OpenCall
-from .errors import DIAGNOSTICS
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
 from .messages import NAMESPACE
@@ -171,14 +170,6 @@ def set_broken(sink: Assembler, rule: str, start: int, end: int) -> None:
         _open(sink, start).broken = True
 
 
-def end_call_close(sink: Assembler, alias: str | None, start: int, end: int) -> None:
-    """The body of a call is complete."""
-    call = _open(sink, start)
-    call.closed = True
-    if alias in DIAGNOSTICS:
-        _repaired(sink, call)
-
-
 def cut_call_close(sink: Assembler, _: str, start: int, end: int) -> None:
     """The body of a call is complete, but its frame is not; the call itself ends next."""
     call = _open(sink, start)
@@ -306,7 +297,7 @@ def cut_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
 
 def diagnose_alias(sink: Assembler, alias: str, start: int, end: int) -> None:
     """A rule that is aliased by its diagnostic."""
-    if alias in ("missing_call_open", "foreign_dialect"):
+    if alias in ("missing_call_open", "foreign_dialect", "unclosed_call"):
         _repaired(sink, _open(sink, start))
     sink.diagnose(alias, start, end)
 
@@ -325,7 +316,6 @@ HANDLERS = Handlers(
         "reasoning": Assembler.end_reasoning,
         "stop": Assembler.end_stop,
         "argument": end_argument,
-        "call_close": end_call_close,
         "call": end_call,
         "json_call": end_json_call,
     },

@@ -188,6 +188,7 @@ class Machine:
                 if match is not None and (
                     (move := node.closers[match[0]]).plain
                     or (move.quick and text.startswith(move.follow, match.end()))
+                    or (move.quoted and match.start() > pos and text[match.start() - 1] not in _QUOTES)
                 ):  # fmt: skip
                     found = match.start()
                 else:

@@ -44,6 +44,7 @@ class Move:
     extend: bool  #: a longer marker begins with this one
     plain: bool  #: it counts wherever it stands
     quick: bool  #: it counts where one of `follow` stands behind it
+    quoted: bool  #: it counts where it does not stand in quotes
     follow: tuple[str, ...]
     end_follows: bool
     follow_prefixes: frozenset[str]
@@ -155,6 +156,7 @@ def _moves(state: State, handlers: Handlers) -> dict[str, Move]:
             extend=extend,
             plain=simple and step.guard is None,
             quick=simple and step.guard is Guard.FOLLOW,
+            quoted=simple and step.guard is Guard.QUOTE,
             follow=step.follow,
             end_follows=step.end_follows,
             follow_prefixes=_prefixes(step.follow) if step.follow else frozenset(),

@@ -156,16 +156,18 @@ NO_SIGNATURE = Signature({}, None, None)
 
 def signature_of(function: Function) -> Signature:
     """The signature of a tool's function; an odd one has no types."""
-    parameters: Any = function.get("parameters")
-    root: Any = parameters
-    for _ in range(_MAX_REFERENCES):
+    root: Any = function.get("parameters")
+    parameters = root
+    for _ in range(_MAX_REFERENCES) if type(root) is not dict or "$ref" in root else ():
         if type(parameters) is not dict and not isinstance(parameters, Mapping):
             return NO_SIGNATURE
         if not isinstance(parameters.get("$ref"), str):
             break
         parameters = _resolve(parameters["$ref"], root)
     properties = parameters.get("properties")
-    return Signature(properties if isinstance(properties, Mapping) else {}, parameters.get("additionalProperties"), root)
+    if type(properties) is not dict and not isinstance(properties, Mapping):
+        properties = {}
+    return Signature(properties, parameters.get("additionalProperties"), root)
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
