@@ -7,6 +7,9 @@ Rules of this module:
 * nothing is random: two runs measure the same texts.
 """
 
+import argparse
+import inspect
+import typing
 from typing import Any, NamedTuple
 
 from chatcodec import Format
@@ -33,6 +36,11 @@ def prose(size: int) -> str:
 def code(size: int) -> str:
     """Python source of that many characters."""
     return (_CODE * (size // len(_CODE) + 1))[: size - 1] + "#"
+
+
+def source(size: int) -> str:
+    """The beginning of a real Python module, of the standard library, of that many characters."""
+    return (inspect.getsource(typing) + inspect.getsource(argparse))[:size].rstrip()
 
 
 def deltas(text: str, size: int = 4) -> list[str]:
@@ -67,6 +75,7 @@ TOOLS: Tools = [
 SHORT = "parse 350 characters, 1 call"
 MEDIUM = "parse 4 KB, 3 calls"
 ARGUMENT = "parse a 100 KB argument"
+DENSE = "parse a 100 KB argument, dense in <"
 CONTENT = "parse 8 KB of content"
 
 TURNS: dict[str, Message] = {
@@ -82,7 +91,8 @@ TURNS: dict[str, Message] = {
         _call("write_file", 2, path="src/report/totals.py", text=code(1100)),
         _call("run_query", 3, sql=code(500), parameters={"region": "north", "ids": [1, 2, 3], "exact": True}, timeout=2.5, explain=True),
     ),
-    ARGUMENT: _assistant("Write it.", "Here it is.", _call("write_file", path="src/report/totals.py", text=code(100_000))),
+    ARGUMENT: _assistant("Write it.", "Here it is.", _call("write_file", path="src/report/totals.py", text=source(100_000))),
+    DENSE: _assistant("Write it.", "Here it is.", _call("write_file", path="src/report/totals.py", text=code(100_000))),
     CONTENT: _assistant("Just answer.", prose(8_000)),
 }
 

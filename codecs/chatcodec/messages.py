@@ -133,13 +133,15 @@ class Conversation(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-def _trusted(model: Any, values: dict[str, Any], given: set[str]) -> Any:
+_new, _put = object.__new__, object.__setattr__
+
+
+def _trusted(made: Any, values: dict[str, Any], given: set[str]) -> Any:
     """A model of values that are known to be right; twice as fast as validating them."""
-    made = object.__new__(model)
-    object.__setattr__(made, "__dict__", values)
-    object.__setattr__(made, "__pydantic_fields_set__", given)
-    object.__setattr__(made, "__pydantic_extra__", {})
-    object.__setattr__(made, "__pydantic_private__", None)
+    _put(made, "__dict__", values)
+    _put(made, "__pydantic_fields_set__", given)
+    _put(made, "__pydantic_extra__", {})
+    _put(made, "__pydantic_private__", None)
     return made
 
 
@@ -147,12 +149,12 @@ def assistant_message(content: str | None, reasoning: str | None, calls: Iterabl
     """The message that a parse gives: its parts are strings, and names and arguments of calls."""
     made = []
     for name, arguments in calls:
-        function = _trusted(FunctionCall, {"name": name, "arguments": arguments}, {"name", "arguments"})
-        made.append(_trusted(ToolCall, {"id": None, "type": "function", "function": function}, {"function"}))
+        function = _trusted(_new(FunctionCall), {"name": name, "arguments": arguments}, {"name", "arguments"})
+        made.append(_trusted(_new(ToolCall), {"id": None, "type": "function", "function": function}, {"function"}))
     values = {
         "role": "assistant", "content": content, "reasoning_content": reasoning, "tool_calls": made, "tool_call_id": None, "name": None
     }  # fmt: skip
-    message: Message = _trusted(Message, values, {"role", "content", "reasoning_content", "tool_calls"})
+    message: Message = _trusted(_new(Message), values, {"role", "content", "reasoning_content", "tool_calls"})
     return message
 
 

@@ -73,6 +73,7 @@ class Node:
     first: str | None  #: INSIDE: the character that every marker begins with, if it is one
     begins: Callable[[str], Any]  #: INSIDE: finds a character that a marker begins with
     search: Callable[..., Any]  #: finds the next marker
+    at: Callable[..., Any]  #: the marker that ends the run at a place
     match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
     enter: int
     enter_ops: Ops
@@ -116,8 +117,19 @@ def _common(literals: list[str]) -> str:
     return low[: next((at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other), len(low))]
 
 
+def _any_of(literals: list[str]) -> str:
+    """A pattern for any of the literals, the longest first.
+
+    `re` looks for a pattern's first character fast if no more than that is certain, so only that is taken out in front.
+    """
+    first = {literal[0] for literal in literals}
+    if len(first) != 1 or min(map(len, literals)) == 1:
+        return _alternatives(literals)
+    return f"{re.escape(first.pop())}(?:{_alternatives([literal[1:] for literal in literals])})"
+
+
 def _alternatives(literals: list[str]) -> str:
-    """A pattern for any of the literals, the longest first, with common beginnings taken out, which makes it several times as fast."""
+    """A pattern for any of the literals, with common beginnings taken out, so that few are tried where one might be."""
     if not literals:
         return r"(?!)"
     if len(literals) == 1:
@@ -187,6 +199,7 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
         first=min(firsts) if len(firsts) == 1 else None,
         begins=re.compile(f"[{''.join(sorted(map(re.escape, firsts)))}]" if firsts else r"(?!)").search,
         search=_unset,
+        at=_unset,
         match=_unset,
         enter=-1 if state.enter is None else state.enter,
         enter_ops=_ops(state.enter_actions, handlers),
@@ -204,15 +217,20 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
     # most states of a grammar are never met: their patterns are compiled when they are
 
     def search(*where: Any) -> Any:
-        node.search = re.compile(_alternatives(ending)).search
+        pattern = re.compile(_any_of(ending))
+        node.search, node.at = pattern.search, pattern.match
         return node.search(*where)
+
+    def at(*where: Any) -> Any:
+        node.at = re.compile(_any_of(ending)).match
+        return node.at(*where)
 
     def match(*where: Any) -> Any:
         layout = r"\s*" if skips_blanks else ""
-        node.match = re.compile(f"{layout}(?:{_jump(state, tables, handlers)}({_alternatives(literals)}))").match
+        node.match = re.compile(f"{layout}(?:{_jump(state, tables, handlers)}({_any_of(literals)}))").match
         return node.match(*where)
 
-    node.search, node.match = search, match
+    node.search, node.at, node.match = search, at, match
     return node
 
 
