@@ -266,16 +266,13 @@ class Stream:
     def __init__(self, format: Format, start: str, sink: Assembler, machine: Machine, *, keeps_text: bool) -> None:
         self._format, self._start, self._sink, self._machine = format, start, sink, machine
         self._text: list[str] | None = [] if keeps_text else None
+        self._guarded = keeps_text  #: there is more to do for each piece than to feed it
         self._reply: Reply | None = None
 
     def feed(self, text: str) -> list[Event]:
         """Take more of the completion; gives what is new.  Under `policy="strict"` raises ParseError."""
-        if type(text) is not str:
-            self._format._check_text(text)
-        if self._reply is not None:
-            raise CodecError(f"{self._format.name}: the stream is closed")
-        if self._text is not None:
-            self._text.append(text)
+        if self._guarded or type(text) is not str:
+            self._guard(text)
         try:
             self._machine.feed(text)
         except Refused as refused:
@@ -287,6 +284,13 @@ class Stream:
             return events
         return []
 
+    def _guard(self, text: Any) -> None:
+        self._format._check_text(text)
+        if self._reply is not None:
+            raise CodecError(f"{self._format.name}: the stream is closed")
+        if self._text is not None:
+            self._text.append(text)
+
     def close(self, finish_reason: FinishReason | None = None) -> list[Event]:
         """The completion is over; gives the last events.  `finish_reason` is why the engine stopped."""
         if self._reply is None:
@@ -294,6 +298,7 @@ class Stream:
             try:
                 self._machine.feed("", final=True)
                 self._reply = self._sink.finish(self._machine.position)
+                self._guarded = True
             except Refused as refused:
                 self._fail(refused)
         events, self._sink.events = self._sink.events, []

@@ -33,6 +33,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from lark.common import ParserConf
+from lark.exceptions import LarkError
+from lark.load_grammar import load_grammar
+from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
+
 from .errors import CodecError
 
 #: Every kind of free text that a grammar may declare.
@@ -138,9 +143,6 @@ def directory() -> Path:
 
 @lru_cache
 def _source(name: str) -> tuple[Any, str]:
-    from lark.exceptions import LarkError
-    from lark.load_grammar import load_grammar
-
     path = directory() / f"{name}.lark"
     try:
         text = path.read_text(encoding="utf-8")
@@ -179,10 +181,6 @@ def compile_tables(name: str, start: str) -> Tables:
 
     Raises GrammarError, which names the file and the rule at fault.
     """
-    from lark.common import ParserConf
-    from lark.exceptions import LarkError
-    from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
-
     grammar, path = _source(name)
     literals = markers(name)
     try:
@@ -194,13 +192,13 @@ def compile_tables(name: str, start: str) -> Tables:
     used = {symbol.name for rule in rules for symbol in rule.expansion if symbol.is_term}
     for terminal in sorted(used - literals.keys() - RUNS):
         raise GrammarError(f"{path}: {terminal} is declared without a string and is no run; the runs are {', '.join(sorted(RUNS))}")
-    return _Unroller(path, name, start, analyzer, literals, Shift).unroll()
+    return _Unroller(path, name, start, analyzer, literals).unroll()
 
 
 class _Unroller:
     """Walks all stacks that an LALR table can have, and names them as states."""
 
-    def __init__(self, path: str, name: str, start: str, analyzer: Any, literals: dict[str, str], shift: Any) -> None:
+    def __init__(self, path: str, name: str, start: str, analyzer: Any, literals: dict[str, str]) -> None:
         self.path, self.name, self.start = path, name, start
         self.strict = start == "prompt"
         self.literals = literals
@@ -211,8 +209,8 @@ class _Unroller:
         self.shifts: dict[Any, dict[str, Any]] = {}
         for closure, actions in analyzer.parse_table.states.items():
             top = sets[closure]
-            self.reduces[top] = {name: rule for name, (action, rule) in actions.items() if action is not shift}
-            self.shifts[top] = {name: sets[target] for name, (action, target) in actions.items() if action is shift and name in self.known}
+            self.reduces[top] = {name: rule for name, (action, rule) in actions.items() if action is not Shift}
+            self.shifts[top] = {name: sets[target] for name, (action, target) in actions.items() if action is Shift and name in self.known}
         self.root: Stack = (analyzer.lr0_start_states[start],)
         self.accepting = analyzer.parse_table.end_states[start]
         self.by_origin: dict[Any, list[Any]] = {}

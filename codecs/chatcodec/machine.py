@@ -88,7 +88,7 @@ class Machine:
     hope: frozenset[str] = frozenset()  #: it stays undecided as long as it is one of these
     hope_at = 0  #: from there on
     inside: Node | None = None  #: the open run's node, if nothing is pending
-    last = ""  #: the last character of the open run
+    last = ""  #: the end of the open run, as far as it was handed on
     quoted = False  #: inside a string of a JSON run
     tried = False  #: a call in this reasoning was undone
     trial: "Machine | None" = None  #: parses a call that reasoning ran into, as if it counted
@@ -123,7 +123,7 @@ class Machine:
             if first not in chunk if first is not None else node.begins(chunk) is None:  # nothing but more of the open run
                 start = self.offset
                 self.offset = end = start + len(chunk)
-                self.last = chunk[-1]
+                self.last = chunk
                 node.handler(self.sink, chunk, start, end)
                 return
         if self.trial is not None:
@@ -346,7 +346,7 @@ class Machine:
                 return _NO
             return _YES if final else _BLANKS
         if guard is Guard.QUOTE:
-            quote = text[found - 1] if found > pos else self.last
+            quote = text[found - 1] if found > pos else self.last[-1:]
             if not quote or quote not in _QUOTES:
                 return _YES
             if after == len(text):
