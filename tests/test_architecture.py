@@ -11,12 +11,12 @@ PACKAGE = Path(chatcodec.__file__).parent
 
 #: From the ground up; a module imports only what stands before it.
 LAYERS = """
-    errors events grammar nodes machine messages reply values assembler calls prompt wire losses format formats/* formats terminal cli
+    errors events grammar sink nodes machine messages reply values assembler calls prompt wire losses format formats/* formats terminal cli
     __main__
 """.split()
 #: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
 LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("format", "formats")}
-LONGEST = 480
+LONGEST = 500
 
 
 def _modules() -> dict[str, ast.Module]:

@@ -7,8 +7,8 @@ from .assembler import Assembler, OpenCall
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
 from .messages import NAMESPACE
-from .nodes import Handlers
 from .reply import PartialCall, Segment
+from .sink import Handlers
 from .values import STRING, dumps, escaped, guess_value, read_json, read_json_mended, read_value, signature_of
 
 

@@ -19,11 +19,12 @@ from .calls import HANDLERS
 from .errors import CodecError, Loss, ParseError, RenderError, nearest
 from .events import Event
 from .grammar import compile_tables, markers
-from .machine import Machine, Unexpected
+from .machine import Machine
 from .messages import Conversation, Door, Function, Message, Tool, admit
 from .nodes import Node, build_nodes
 from .prompt import Misfit, PromptReader, handlers
 from .reply import FinishReason, Layout, Policy, Reply, Ways
+from .sink import Unexpected
 from .wire import Rendered, Wire
 
 POLICIES = ("strict", "recover", "raw")
@@ -266,6 +267,7 @@ class Stream:
     def __init__(self, format: Format, start: str, sink: Assembler, machine: Machine, *, keeps_text: bool) -> None:
         self._format, self._start, self._sink, self._machine = format, start, sink, machine
         self._text: list[str] | None = [] if keeps_text else None
+        self._feed = machine.feed
         self._guarded = keeps_text  #: there is more to do for each piece than to feed it
         self._reply: Reply | None = None
 
@@ -274,15 +276,14 @@ class Stream:
         if self._guarded or type(text) is not str:
             self._guard(text)
         try:
-            self._machine.feed(text)
+            self._feed(text)
         except Refused as refused:
             self._fail(refused)
-        sink = self._sink
-        events = sink.events
-        if events:
-            sink.events = []
-            return events
-        return []
+        events = self._sink.events
+        if not events:
+            return []
+        self._sink.events = []
+        return events
 
     def _guard(self, text: Any) -> None:
         self._format._check_text(text)
@@ -315,10 +316,13 @@ class Stream:
         raise self._format._refused(refused, "".join(self._text or ()), self._sink) from None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_format": self._format.name}
+        state = self.__dict__ | {"_format": self._format.name}
+        del state["_feed"]
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from .formats import get_format
 
         self.__dict__.update(state, _format=get_format(state["_format"]))
         self._machine.bind(self._format.nodes(self._start)[0])
+        self._feed = self._machine.feed

@@ -11,11 +11,11 @@ Rules of this module:
 """
 
 import re
-from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Any
 
 from .grammar import Guard
 from .nodes import Move, Node
+from .sink import Sink, Unexpected
 
 _NON_BLANK = re.compile(r"\S").search
 _QUOTE_OR_ESCAPE = re.compile(r'["\\]').search
@@ -28,53 +28,18 @@ _GAP = 1024  #: characters between those, below which it is the slower way
 
 def _search_far(node: Node, text: str, pos: int) -> Any:
     """The next marker in much text: finding one character is ten times as fast as finding a pattern, where it is rare."""
-    first = node.first
-    if first is not None:
-        at, tries = text.find(first, pos), 8
-        while at >= 0 and (tries > 0 or (8 - tries) * _GAP < at - pos):
-            match = node.at(text, at)
-            if match is not None:
-                return match
-            at, tries = text.find(first, at + 1), tries - 1
+    first, tried, at = node.first, 0, pos
+    while first is not None:
+        at = text.find(first, at)
         if at < 0:
             return None
-        pos = at
-    return node.search(text, pos)
-
-
-class Sink(Protocol):
-    """What the machine asks of whoever takes its lexemes, beside the handlers."""
-
-    failed: bool  #: in a trial: something came up that a promoted call may not have
-
-    def stray(self, start: int, end: int) -> None:
-        """Text where none belongs."""
-
-    def cut_marker(self, start: int, end: int) -> None:
-        """The text ended in what may have been the start of a marker."""
-
-    def known_names(self, guard: Guard, name: str) -> AbstractSet[str]:
-        """The names that let a marker count: of tools, or of arguments; with `name` "" those that the open call lacks."""
-
-    def name_so_far(self) -> str:
-        """The part of the open name that was handed on."""
-
-    def trial(self) -> "Sink | None":
-        """A sink for a call that reasoning runs into, or None if such calls are left alone."""
-
-    def ended(self) -> None:
-        """No more text comes."""
-
-    def adopt(self, trial: "Sink") -> bool:
-        """At the end: take over what a trial found, if it counts."""
-
-
-class Unexpected(Exception):
-    """A strict grammar met something else than it allows.  Turned into a ParseError by the format."""
-
-    def __init__(self, position: int, expected: tuple[str, ...]) -> None:
-        super().__init__(position)
-        self.position, self.expected = position, expected
+        match = node.at(text, at)
+        if match is not None:
+            return match
+        at, tried = at + 1, tried + 1
+        if tried > 8 and tried * _GAP > at - pos:
+            break
+    return node.search(text, at)
 
 
 _YES, _NO, _MORE, _BLANKS = range(4)  # verdicts on a marker: it counts, it does not, more text decides, more than blanks decides
@@ -222,7 +187,12 @@ class Machine:
                         move = node.moves.get(move.literal, move)
                     pos = match.end()
                 else:
-                    found, taken, verdict = (self._find_json if node.json else self._find)(node, text, pos, final, match)
+                    if node.json:
+                        found, taken, verdict = self._find_json(node, text, pos, final)
+                    elif match is None and not final:
+                        found, taken, verdict = self._hold(node, text, pos), None, _MORE
+                    else:
+                        found, taken, verdict = self._find(node, text, pos, final, match)
                     if found > pos:
                         if kind == 1:
                             for op, depth, alias in node.enter_ops:
@@ -303,6 +273,8 @@ class Machine:
                 verdict = _NO
             elif move.guard is None or (move.guard is Guard.FOLLOW and text.startswith(move.follow, match.end())):
                 return found, move, _YES
+            elif move.guard is Guard.FOLLOW:
+                verdict = self._check_follow(move, text, match.end(), final)
             else:
                 verdict = self._check(move, text, pos, found, final)
             if verdict == _YES:
@@ -418,7 +390,7 @@ class Machine:
 
     # -- JSON runs: they end at the first closer outside JSON strings
 
-    def _find_json(self, node: Node, text: str, pos: int, final: bool, _: Any) -> tuple[int, Move | None, int]:
+    def _find_json(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
         at, size = pos, len(text)
         while True:
             if self.quoted:

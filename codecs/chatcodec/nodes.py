@@ -5,27 +5,14 @@ its state is first met; it decides nothing.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from .errors import DIAGNOSTICS
 from .grammar import JSON_RUNS, NAME_RUNS, Action, Guard, Op, State, Step, Tables
-
-Handler = Callable[[Any, Any, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Handlers:
-    """Functions for runs, for rules that ended, for rules that lack only their closer, for broken ones, for diagnostics."""
-
-    runs: Mapping[str, Handler]
-    ends: Mapping[str, Handler]
-    cuts: Mapping[str, Handler]
-    broken: Handler
-    diagnose: Handler
-
+from .sink import Handler, Handlers
 
 Ops = tuple[tuple[Handler, int, str | None], ...]
 

@@ -16,8 +16,8 @@ from . import calls
 from .assembler import Assembler
 from .grammar import Guard
 from .messages import function_of
-from .nodes import Handler, Handlers
 from .reply import Ways
+from .sink import Handler, Handlers
 
 
 class Misfit(Exception):
