@@ -297,12 +297,12 @@ class Machine:
         if first is not None:
             at = text.find(first, start)
             while at >= 0:
-                if text[at:] in node.prefixes:
+                if text[at:] in node.endings:
                     return at
                 at = text.find(first, at + 1)
             return size
         for at in range(start, size):
-            if text[at:] in node.prefixes:
+            if text[at:] in node.endings:
                 return at
         return size
 

@@ -55,6 +55,7 @@ class Node:
     closers: dict[str, Move]  #: what each marker does inside the run
     ordered: tuple[tuple[str, Move], ...]  #: BEFORE: the markers to try at the cursor, longest first
     prefixes: frozenset[str]  #: every proper beginning of a marker that may come at the cursor, or inside the run
+    endings: frozenset[str]  #: every proper beginning of a marker that may end the run
     longest: int
     firsts: frozenset[str]  #: BEFORE: the characters that markers begin with which may come here only
     first: str | None  #: INSIDE: the character that every marker begins with, if it is one
@@ -181,6 +182,7 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
         closers=closers,
         ordered=tuple((literal, moves[literal]) for literal in cursor),
         prefixes=_prefixes(held),
+        endings=_prefixes(ending),
         longest=max(map(len, held), default=0),
         firsts=frozenset(literal[0] for literal in cursor),
         first=min(firsts) if len(firsts) == 1 else None,
