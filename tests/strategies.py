@@ -66,7 +66,19 @@ def pieces_of(name: str, *, whole: bool = False) -> Pieces:
     literals = sorted(set(markers(name).values()))
     places = [(literal, size) for literal in literals for size in (1, 2, len(literal) // 2, len(literal) - 1)]
     cut = {literal[:size] for literal, size in places} | {literal[size:] for literal, size in places}
-    return (*(literals if whole else ()), *sorted(cut - set(literals) - {""}))
+    return tuple(piece for piece in (*(literals if whole else ()), *sorted(cut - set(literals) - {""})) if _can_be_said(name, piece))
+
+
+def _can_be_said(name: str, piece: str) -> bool:
+    """Whether a turn may hold a text at all: some templates refuse some."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": piece}}}
+    said: dict[str, Any] = {"role": "assistant", "content": piece, "reasoning_content": piece}
+    called: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    try:
+        chatcodec.get_format(name).render([{"role": "user", "content": piece}, said, called])
+    except chatcodec.RenderError:
+        return False
+    return True
 
 
 # ------------------------------------------------------------------------------------------------------------------ JSON
@@ -304,6 +316,10 @@ _BY_PYTHON_TYPE: dict[type, SearchStrategy[Any]] = {
 }
 
 
+#: Options that are there to make a template refuse what it would render otherwise.
+REFUSING = ("allow_missing_thinking",)
+
+
 def option_values(option: chatcodec.Option) -> SearchStrategy[Any]:
     """A value that an option of a format declares as its own."""
     if option.values:
@@ -313,7 +329,8 @@ def option_values(option: chatcodec.Option) -> SearchStrategy[Any]:
 
 def options(fmt: chatcodec.Format, *, without: Sequence[str] = ("add_generation_prompt",)) -> SearchStrategy[dict[str, Any]]:
     """Some options of a format with values of theirs."""
-    return st.fixed_dictionaries({}, optional={name: option_values(option) for name, option in fmt.options.items() if name not in without})
+    left_out = {*without, *REFUSING}
+    return st.fixed_dictionaries({}, optional={name: option_values(option) for name, option in fmt.options.items() if name not in left_out})
 
 
 # ------------------------------------------------------------------------------------------------------------ completions
@@ -339,7 +356,7 @@ def canonical(draw: DrawFn, fmt: chatcodec.Format, *, whole: bool = False, fit: 
     chosen = draw(options(fmt))
     bare = {key: value for key, value in messages[-1].items() if key not in ("reasoning_content", "reasoning", "thinking")}
     # Not every turn can come of every prompt: where thinking is off there is no reasoning.  The format's defaults always do.
-    for turn, given in ((messages[-1], chosen), (bare, chosen), (messages[-1], {})):
+    for turn, given in ((messages[-1], chosen), (bare, chosen), (messages[-1], {}), (messages[-1] | {"content": "river"}, {})):
         rendered = fmt.render([*messages[:-1], turn], tools=declared or None, **given)
         if span := rendered.sampled_spans[-1]:
             prompt, text = rendered.text[: span[0]], rendered.text[span[0] : span[1]]

@@ -486,9 +486,10 @@ def test_a_full_disk() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_an_interrupt_is_silent() -> None:
-    with spawn("parse", chatcodec.list_formats()[0], "--stream") as process:
+    name = chatcodec.list_formats()[0]
+    with spawn("parse", name, "--stream") as process:
         assert process.stdin and process.stdout and process.stderr
-        process.stdin.write(b"x" * 1000)
+        process.stdin.write(sampled(name)[1].encode())
         process.stdin.flush()
         process.stdout.readline()  # now it waits for more
         time.sleep(0.1)

@@ -13,7 +13,7 @@ Formats differ in what they lose, not in the laws; a format is in these tests by
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -40,7 +40,7 @@ UNSEEN = frozenset(("tool_call_id_dropped", "option_ignored", "ends_with_assista
 #: The text forges a marker: whatever is written from that place on may be read as something else.
 FORGED = frozenset(("control_token_in_content", "control_token_in_argument"))
 #: A message that leaves no trace.
-GONE = frozenset(("message_dropped", "message_rendered_empty"))
+GONE = frozenset(("message_dropped", "message_rendered_empty", "system_merged"))
 
 
 def _plain(path: str) -> str:
@@ -71,8 +71,11 @@ def _fields(message: Message, path: str) -> Iterator[tuple[str, Any, bool]]:
     yield f"{path}.tool_calls", len(calls), False
 
 
-def unexplained(given: Message, read: Message, losses: Sequence[Loss], path: str, *, exactly: bool = False) -> list[str]:
-    """The differences between a message and what was read back that no loss names; `exactly`: and the losses that are none.
+def unexplained(
+    given: Message, read: Message, losses: Sequence[Loss], path: str, *, exactly: bool = False, cautious: Set[str] = frozenset()
+) -> list[str]:
+    """The differences between a message and what was read back that no loss names; `exactly`: and the losses that are none,
+    but for the codes in `cautious`.
 
     A difference is accepted where a loss has the path of the field.  Two losses reach further: a forged marker spoils all
     that is written behind it, which may be read as more of the texts before it, and where a template cuts reasoning out of
@@ -94,7 +97,7 @@ def unexplained(given: Message, read: Message, losses: Sequence[Loss], path: str
             found.append(f"{field}: {value!r} was not read back")
         elif after[field] != value and not named:
             found.append(f"{field}: {value!r} was read back as {after[field]!r}")
-        elif exactly and after[field] == value and named:
+        elif exactly and after[field] == value and named - cautious:
             found.append(f"{field}: {value!r} was read back as it was, but {sorted(named)} is named")
     return found
 
@@ -114,7 +117,9 @@ def test_parse_undoes_render(name: str, data: st.DataObject) -> None:
     path = f"messages[{len(made.messages) - 1}]"
     reply = fmt.parse(made.text, tools=made.tools, prompt=made.prompt)
     turn, losses = _as_sampled(fmt, made, _within(made.losses, path), path)
-    assert unexplained(turn, reply.message.model_dump(), losses, path, exactly=True) == []
+    # where the tools at hand say more of types than the prompt shows, the losses speak of a reader of the prompt too
+    cautious = frozenset(("value_type_lost",) if fmt.shown is not None and made.tools else ())
+    assert unexplained(turn, reply.message.model_dump(), losses, path, exactly=True, cautious=cautious) == []
     if not any(loss.code in FORGED for loss in losses):
         assert reply.partial is None
         assert reply.finish_reason == ("tool_calls" if turn.get("tool_calls") else "stop")
@@ -157,7 +162,7 @@ def test_a_plain_conversation_loses_only_its_ids(name: str) -> None:
         {"role": "assistant", "reasoning_content": "No rain.", "content": "It is <b>dry</b>.\n\nEnjoy > 3 days."},
     ]
     rendered = chatcodec.get_format(name).render(messages, tools=[tool])
-    assert {loss.code for loss in rendered.losses} <= {"tool_call_id_dropped", "schema_dropped", "content_dropped"}
+    assert {loss.code for loss in rendered.losses} <= {"tool_call_id_dropped", "schema_dropped", "content_dropped", "key_order_lost"}
 
 
 # ------------------------------------------------------------------------------------------------------------ 2. any cut
@@ -228,7 +233,7 @@ def test_events_tell_the_reply(name: str, data: st.DataObject) -> None:
     events = [item for chunk in data.draw(make.cuts(made.text)) for item in stream.feed(chunk)]
     events += stream.close(data.draw(st.sampled_from(FINISH_REASONS)))
     reply = stream.reply
-    assert "".join(item.text for item in events if isinstance(item, chatcodec.ContentDelta)) == (reply.message.content or "")
+    assert "".join(item.text for item in events if isinstance(item, chatcodec.ContentDelta)) == (_joined(reply.message.content) or "")
     assert [item.diagnostic for item in events if isinstance(item, chatcodec.Diagnosed)] == list(reply.diagnostics)
     if not any(diagnostic.code == "reasoning_joined" for diagnostic in reply.diagnostics):
         assert "".join(item.text for item in events if isinstance(item, chatcodec.ReasoningDelta)) == (
@@ -352,7 +357,12 @@ def _rendered(fmt: chatcodec.Format, made: Completion, message: chatcodec.Messag
 def test_rendering_what_was_parsed_is_a_fixpoint(name: str, data: st.DataObject) -> None:
     fmt = chatcodec.get_format(name)
     made = data.draw(make.completions(fmt))
-    once = _rendered(fmt, made, fmt.parse(made.text, tools=made.tools, prompt=made.prompt).message)
+    try:
+        once = _rendered(fmt, made, fmt.parse(made.text, tools=made.tools, prompt=made.prompt).message)
+    except chatcodec.RenderError as error:
+        assert error.code in ("wire_tag_in_content", "reserved_delimiter"), error
+        event("the template refuses to write this text")
+        return
     sampled = once.sampled_spans[-1]
     if sampled is None:
         event("not a turn that this prompt can have")
@@ -482,10 +492,23 @@ def test_parse_prompt_undoes_a_prompt(name: str, data: st.DataObject) -> None:
     assert _unexplained_messages(messages, [message.model_dump() for message in read.messages], rendered.losses) == []
 
 
+#: Keys of a declaration that say nothing where they hold nothing, so that nobody misses them.
+IDLE = frozenset(("description", "parameters", "properties", "required", "items"))
+
+
+def _said(tool: Any) -> Any:
+    if isinstance(tool, dict):
+        return {key: _said(value) for key, value in tool.items() if value or key not in IDLE}
+    return [_said(value) for value in tool] if isinstance(tool, list) else tool
+
+
 def _unexplained_tools(given: make.Tools, read: make.Tools | None, losses: Sequence[Loss]) -> list[str]:
     if len(given) != len(read or ()):
         return [f"{len(given)} tools were read back as {len(read or ())}"]
-    pairs = [(f"tools[{index}]", *map(json.dumps, pair)) for index, pair in enumerate(zip(given, read or (), strict=True))]
+    pairs = [
+        (f"tools[{index}]", *(json.dumps(_said(tool), sort_keys=True) for tool in pair))
+        for index, pair in enumerate(zip(given, read or (), strict=True))
+    ]
     return [f"{path}: {before} was read back as {after}" for path, before, after in pairs if before != after and not _within(losses, path)]
 
 

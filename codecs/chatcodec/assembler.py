@@ -18,6 +18,7 @@ from typing import Any
 from .errors import DIAGNOSTICS, Diagnostic
 from .events import ContentDelta, Diagnosed, Event, ReasoningDelta
 from .grammar import Guard
+from .jsonstream import CallScanner
 from .messages import Function, assistant_message
 from .reply import FinishReason, PartialCall, Policy, Reply, Segment, Ways
 from .values import NO_SIGNATURE, Signature, Types
@@ -112,6 +113,7 @@ class OpenCall:
     types: Types | None = None
     value_start = value_end = 0
     streaming = False  #: the value is sent on while it arrives
+    scanner: CallScanner | None = None  #: reads a JSON body while it arrives
     held = ""  #: a newline that is layout if the value ends behind it
 
     def __init__(self, index: int, start: int) -> None:
@@ -143,6 +145,7 @@ class Assembler:
     stopped = False
     ending = False
     finish_reason: FinishReason | None = None
+    blocks: list[str] | None = None  #: the texts of a format whose content is a list of them
     joint: Sequence[str] = ()  #: blanks between a text and the next, kept if there is a next
     index = 0  #: of the next call
 
@@ -172,10 +175,18 @@ class Assembler:
         self.diagnose("stray_text", start, end)
 
     def cut_marker(self, start: int, end: int) -> None:
-        """The text ended in what may have been the start of a marker."""
+        """The text ended in what may have been the start of a marker; inside a call that is what cuts it off."""
+        if self.call is not None:
+            return
         self.diagnose("unterminated_marker_prefix", start, end)
         if self.finish_reason == "length":
             self.diagnose("truncated", start, end)
+
+    def shorten(self, text: str, start: int) -> None:
+        """The open JSON run is no more than this text."""
+        if self.call is not None:
+            self.call.value = [text]
+            self.call.value_start, self.call.value_end = start, start + len(text)
 
     def known_names(self, guard: Guard, name: str) -> AbstractSet[str]:
         """The names of tools, or of the open call's arguments: all of them, or where `name` is "" those it lacks."""
@@ -290,7 +301,7 @@ class Assembler:
         """More content."""
         run = self.text
         if run is None:
-            run = self.text = TextRun(self.ways.trim_content, True)
+            run = self.text = TextRun(self.ways.trim_content, not self.ways.text_blocks)
         first = not run.parts
         new = run.add(text, start, end)
         if new:
@@ -315,8 +326,28 @@ class Assembler:
         if run.parts:
             self.segments.append(Segment("content", "".join(run.parts), (run.start, run.end)))
             self.joint = run.held
-            if self.index:
+            if self.calls:
                 self.diagnose("text_after_call", run.start, run.end)
+
+    def end_text_block(self, _: str, start: int, end: int) -> None:
+        """A block of text is over, even if it was empty."""
+        if self.blocks is None:
+            self.blocks = []
+        self.blocks.append("".join(self.text.parts) if self.text is not None else "")
+        self.end_content(beside_call=False)
+
+    def end_final(self, _: str, start: int, end: int) -> None:
+        """A message with content is over."""
+        self.end_content(beside_call=False)
+
+    def end_unclosed_thinking(self, alias: str, start: int, end: int) -> None:
+        """A block of reasoning without its closer: another block began, or the text ended."""
+        if self.ending:
+            self.cut_reasoning(alias, start, end)
+        else:
+            self.failed = True
+            self.end_reasoning(alias, start, end)
+            self.diagnose("unclosed_block", start, end)
 
     def end_stop(self, _: str | None, start: int, end: int) -> None:
         """The stop token."""
@@ -343,7 +374,10 @@ class Assembler:
         reasoning = "".join(self.reasoning) if self.reasoning is not None else None
         if reasoning == "" and not self.ways.empty_reasoning:
             reasoning = None
-        message = assistant_message("".join(self.content) or None, reasoning, self.calls)
+        content: Any = "".join(self.content) or None
+        if self.blocks is not None:
+            content = self.blocks[0] if len(self.blocks) == 1 else [{"type": "text", "text": text} for text in self.blocks]
+        message = assistant_message(content, reasoning, self.calls)
         finish: FinishReason = "tool_calls" if self.calls else "stop"
         if self.partial is not None or given == "length" or (given is None and not self.stopped and self.unclosed):
             finish = "length"

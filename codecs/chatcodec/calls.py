@@ -3,9 +3,13 @@
 The functions are handlers of the machine (see `HANDLERS`); the rules are those of `assembler`.
 """
 
+import json
+from typing import Any
+
 from .assembler import Assembler, OpenCall
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
+from .jsonstream import ARGUMENTS_KEYS, CallScanner, cut_arguments
 from .messages import NAMESPACE
 from .reply import PartialCall, Segment
 from .sink import Handlers
@@ -33,9 +37,12 @@ def add_call_name(sink: Assembler, text: str, start: int, end: int) -> None:
     call.name_parts.append(text)
 
 
-def start_call(sink: Assembler, call: OpenCall) -> None:
-    """The name is final: the call starts, unless it is broken."""
-    written = "".join(call.name_parts)
+def start_call(sink: Assembler, call: OpenCall, told: str | None = None, *, early: bool = False) -> None:
+    """The name is final, as written or as `told`: the call starts, unless it is broken.
+
+    A call whose body is still to come starts `early`: what is odd about its name is told when it is known to be a call.
+    """
+    written = told if told is not None else "".join(call.name_parts)
     call.name = name = written.strip()
     if not name:
         call.broken = True
@@ -46,16 +53,18 @@ def start_call(sink: Assembler, call: OpenCall) -> None:
         if name not in tools:
             span = call.start, call.start + len(written)
             if name.startswith(NAMESPACE) and name[len(NAMESPACE) :] in tools and sink.policy != "raw":
-                sink.diagnose("recipient_namespace", *span, name)
+                if not early:
+                    sink.diagnose("recipient_namespace", *span, name)
                 call.name = name = name[len(NAMESPACE) :]
-            else:
+            elif not early:
                 sink.diagnose("unknown_tool", *span, name)
         if name in tools:
             call.signature = signature_of(tools[name])
-    sink.index = call.index + 1
-    call.started = True
-    if sink.events is not None:
-        sink.events.append(ToolCallStart(call.index, name))
+    if not call.started:
+        sink.index = call.index + 1
+        call.started = True
+        if sink.events is not None:
+            sink.events.append(ToolCallStart(call.index, name))
 
 
 def add_arg_name(sink: Assembler, text: str, start: int, end: int) -> None:
@@ -188,9 +197,10 @@ def cut_call(sink: Assembler, rule: str, start: int, end: int) -> None:
             return
     elif bare:
         call.broken = True
-    _repaired(sink, call)
-    if not call.broken:
-        sink.diagnose("unclosed_call", start, end, "".join(call.name_parts).strip())
+    if not (sink.ending and sink.ways.stop_ends_calls):  # else what is missing is a stop token, which engines take off
+        _repaired(sink, call)
+        if not call.broken:
+            sink.diagnose("unclosed_call", start, end, "".join(call.name_parts).strip())
     end_call(sink, rule, start, end)
 
 
@@ -211,7 +221,8 @@ def end_call(sink: Assembler, rule: str, start: int, end: int) -> None:
             _drop(sink, call, call.code, start, end)
         return
     if sink.events is not None:
-        _send(sink, call, "}" if call.arguments else "{}")
+        if call.scanner is None:
+            _send(sink, call, "}" if call.arguments else "{}")
         sink.events.append(ToolCallEnd(call.index))
     sink.segments.append(Segment("call", call.name, (start, end), len(sink.calls)))
     sink.calls.append((call.name, call.arguments))
@@ -238,37 +249,67 @@ def _truncate(sink: Assembler, call: OpenCall, start: int, end: int) -> None:
 
 
 def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
-    """A whole call as JSON: its name and arguments."""
+    """More of a call as JSON: its name and arguments."""
     call = _open(sink, start)
+    if not call.value:
+        call.value_start = start
     call.value.append(text)
-    call.value_start, call.value_end = start, end
+    call.value_end = end
+    if sink.events is not None:
+        if call.scanner is None:
+            call.scanner = CallScanner()
+        call.scanner.feed(text)
+        if not call.started and call.scanner.name:
+            start_call(sink, call, call.scanner.name, early=True)
+        if call.started:
+            _send(sink, call, call.scanner.take())
 
 
 def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON is complete."""
     call = _open(sink, start)
-    _repaired(sink, call)
     body = _read_body(sink, call, "".join(call.value))
-    if isinstance(body, dict):
-        name, arguments = body.get("name"), body.get("arguments", {})
-        if isinstance(arguments, str):
-            arguments = _read_body(sink, call, arguments)
-            if isinstance(arguments, dict):
-                sink.diagnose("double_encoded", call.value_start, call.value_end)
-        if isinstance(name, str) and isinstance(arguments, dict):
-            call.name_parts, call.start = [name], call.value_start
-            start_call(sink, call)
-            call.arguments = arguments
-            if arguments and not call.broken:
-                _send(sink, call, dumps(arguments)[:-1])
-        else:
-            call.broken = True
-            if arguments is None:
-                call.code = "malformed_json"
+    if not isinstance(body, dict):
+        call.broken, call.code = True, "malformed_json"
     else:
-        call.broken = True
-        call.code = "malformed_json"
+        _take_body(sink, call, body)
     end_call(sink, rule, start, end)
+
+
+def _take_body(sink: Assembler, call: OpenCall, body: dict[str, Any]) -> None:
+    """Name and arguments of a JSON body; the body counts where the frame has another name."""
+    span = call.value_start, call.value_end
+    header = "".join(call.name_parts).strip()
+    name = body.get("name", header)
+    key = next((key for key in ARGUMENTS_KEYS if key in body), None)
+    arguments = body[key] if key is not None else {}
+    if isinstance(arguments, str):
+        arguments = _read_body(sink, call, arguments)
+        if isinstance(arguments, dict):
+            sink.diagnose("double_encoded", *span)
+            if sink.policy == "raw":
+                call.broken = True
+    elif key is not None and isinstance(arguments, dict):
+        for repeated in _repeated("".join(call.value), key):
+            sink.diagnose("duplicate_argument", *span, repeated)
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        call.broken = True
+        if arguments is None:
+            call.code = "malformed_json"
+        return
+    if header and header != name:
+        sink.diagnose("name_mismatch", *span, header)
+    start_call(sink, call, name)
+    if call.scanner is not None and call.started:
+        _send(sink, call, call.scanner.take() if call.scanner.found else dumps(arguments))
+    call.arguments = arguments
+
+
+def _repeated(text: str, key: str) -> set[str]:
+    """The arguments that a JSON body has more than once; only the last of them is in what it is read as."""
+    pairs = json.loads(text, object_pairs_hook=list)
+    names = [name for member, value in pairs if member == key and isinstance(value, list) for name, _ in value]
+    return {name for name in names if names.count(name) > 1} if len(names) != len(set(names)) else set()
 
 
 def _read_body(sink: Assembler, call: OpenCall, text: str) -> object:
@@ -287,19 +328,95 @@ def _read_body(sink: Assembler, call: OpenCall, text: str) -> object:
 
 def cut_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON without its closer."""
-    if sink.ending:
-        _truncate(sink, _open(sink, start), start, end)
+    call = _open(sink, start)
+    if sink.ending and (sink.finish_reason == "length" or not _is_object("".join(call.value))):
+        text = "".join(call.value)
+        scanner = call.scanner
+        if scanner is None:
+            scanner = CallScanner()
+            scanner.feed(text)
+        if call.name is None and scanner.name is not None:
+            call.name_parts = [scanner.name]
+        call.arguments, call.cut_value = cut_arguments(scanner, text)
+        _truncate(sink, call, start, end)
         return
-    _repaired(sink, _open(sink, start))
+    _repaired(sink, call)
     sink.diagnose("unclosed_call", start, end)
     end_json_call(sink, rule, start, end)
 
 
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(read_json(text), dict)
+    except ValueError:
+        return False
+
+
+def end_args_json(sink: Assembler, rule: str, start: int, end: int) -> None:
+    """Arguments as one JSON object; the frame has the name."""
+    call = _open(sink, start)
+    arguments = _read_body(sink, call, "".join(call.value))
+    call.value = []
+    if not isinstance(arguments, dict):
+        call.broken, call.code = True, "malformed_json"
+        return
+    if call.name is None:
+        start_call(sink, call)
+    if not call.broken:
+        call.arguments = arguments
+        if arguments:
+            _send(sink, call, dumps(arguments)[:-1])
+
+
+def add_args_json(sink: Assembler, text: str, start: int, end: int) -> None:
+    """More of a call's arguments as one JSON object."""
+    call = _open(sink, start)
+    if not call.value:
+        call.value_start = start
+    call.value.append(text)
+    call.value_end = end
+
+
+def pass_over(sink: Assembler, text: str, start: int, end: int) -> None:
+    """The name of a channel that the format does not have; the diagnostic has its place."""
+
+
+def add_unknown_text(sink: Assembler, text: str, start: int, end: int) -> None:
+    """The body of something that the format does not have; its raw text is the diagnostic's span."""
+    _open(sink, start)
+
+
+def drop_unknown_block(sink: Assembler, rule: str, start: int, end: int) -> None:
+    """Something that the format does not have, without its end."""
+    if sink.call is not None:
+        _drop(sink, sink.call, "malformed_call", start, end)
+
+
 def diagnose_alias(sink: Assembler, alias: str, start: int, end: int) -> None:
     """A rule that is aliased by its diagnostic."""
+    if alias == "stray_recipient":  # what was taken for the name of a call
+        sink.call = None
+    if alias == "malformed_call":
+        _drop(sink, _open(sink, start), alias, start, end)
+        return
     if alias in ("missing_call_open", "foreign_dialect", "unclosed_call"):
         _repaired(sink, _open(sink, start))
     sink.diagnose(alias, start, end)
+
+
+def end_bare_text(sink: Assembler, _: str, start: int, end: int) -> None:
+    """What began like the header of a call is text."""
+    call, sink.call = sink.call, None
+    if call is not None:
+        text = "".join(call.name_parts)
+        sink.add_content(text, call.start, call.start + len(text))
+        sink.end_text_block("", start, end)
+
+
+def cut_bare_text(sink: Assembler, rule: str, start: int, end: int) -> None:
+    """Such text without the end of its block."""
+    sink.diagnose("stray_marker", start, end)
+    end_bare_text(sink, rule, start, end)
 
 
 HANDLERS = Handlers(
@@ -311,13 +428,23 @@ HANDLERS = Handlers(
         "ARG_NAME": add_arg_name,
         "ARG_VALUE": add_arg_value,
         "CALL_JSON": add_call_json,
+        "UNKNOWN_TEXT": add_unknown_text,
+        "ARGS_JSON": add_args_json,
+        "CHANNEL_NAME": pass_over,
     },
     ends={
         "reasoning": Assembler.end_reasoning,
+        "unclosed_thinking": Assembler.end_unclosed_thinking,
+        "text_block": Assembler.end_text_block,
+        "bare_text": end_bare_text,
+        "unknown_block": drop_unknown_block,
         "stop": Assembler.end_stop,
         "argument": end_argument,
         "call": end_call,
         "json_call": end_json_call,
+        "args_json": end_args_json,
+        "final": Assembler.end_final,
+        "final_last": Assembler.end_final,
     },
     cuts={
         "reasoning": Assembler.cut_reasoning,
@@ -325,6 +452,8 @@ HANDLERS = Handlers(
         "call_close": cut_call_close,
         "call": cut_call,
         "json_call": cut_json_call,
+        "bare_text": cut_bare_text,
+        "unknown_block": drop_unknown_block,
     },
     broken=set_broken,
     diagnose=diagnose_alias,

@@ -41,12 +41,16 @@ class Refuse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A template option: the types its value may have, its default, the values that the template knows, if they are few."""
+    """A template option: the types its value may have, its default, values to choose from, if they are few.
+
+    `passes_over`: the template takes any other value, and passes over what it does not know.
+    """
 
     types: tuple[type, ...]
     default: Any
     description: str
     values: tuple[Any, ...] | None = None
+    passes_over: bool = False
 
 
 GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next assistant turn")
@@ -55,6 +59,8 @@ GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next ass
 @dataclass(frozen=True, eq=False)
 class Format:
     """One chat template: its declaration, and what can be done with it.
+
+    `read_tools(text)` reads declarations that are no JSON, and `shown(function)` is what they show of a tool.
 
     `write(wire, messages, tools, options, refuse)` renders.  `starts` are the grammar's start rules by how a prompt ends.
     `generation_prompt(options)` is the text that opens the next assistant turn.
@@ -70,10 +76,15 @@ class Format:
     starts: tuple[tuple[str, str], ...]
     read: Callable[[PromptReader], tuple[list[dict[str, Any]], dict[str, Any]]]
     losses: Callable[[list[dict[str, Any]], Sequence[Tool], Mapping[str, Any]], Iterable[Loss]]
+    read_tools: Callable[[str], list[dict[str, Any]]] | None = None
+    shown: Callable[[Function], Function] | None = None
     parts: frozenset[str] = frozenset()
     flat_calls: bool = False
+    mixed_calls: bool = False
     layout: Mapping[str, Layout] = field(default_factory=dict)
     empty_reasoning: bool = False
+    text_blocks: bool = False
+    stop_ends_calls: bool = False
     notes: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     reserved_in_names: tuple[str, ...] = ()
@@ -104,11 +115,11 @@ class Format:
 
     @cached_property
     def _door(self) -> Door:
-        return Door(self.parts, self.flat_calls, self._refuse)
+        return Door(self.parts, self.flat_calls, self.mixed_calls, self._refuse)
 
     @cached_property
     def _ways(self) -> Ways:
-        return Ways(self.layout, empty_reasoning=self.empty_reasoning)
+        return Ways(self.layout, empty_reasoning=self.empty_reasoning, text_blocks=self.text_blocks, stop_ends_calls=self.stop_ends_calls)
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
@@ -243,7 +254,7 @@ class Format:
         """The messages, tools and options that render to this text.  Raises ParseError where it is no prompt of the format."""
         self._check_text(text)
         nodes, depth = self.nodes("prompt")
-        reader = PromptReader(Ways({}, empty_reasoning=self.empty_reasoning))
+        reader = PromptReader(Ways({}, empty_reasoning=self.empty_reasoning, text_blocks=self.text_blocks), self.read_tools)
         try:
             Machine(nodes, reader, depth).feed(text, final=True)
             messages, options = self.read(reader)

@@ -20,7 +20,7 @@ A marker inside free text may be no marker at all.  `Step.guard` says what has t
 * QUOTE   it must not stand in quotes (the end of reasoning);
 * ARGUMENT, TOOL  an opener counts only with the name of an argument that the call lacks, or of a known tool.
 
-Declared by name: a marker whose terminal ends in `_IF_KNOWN` needs such a name, one whose terminal is `STOP` is a stop
+Declared by name: a marker whose terminal ends in `_IF_KNOWN` needs such a name, one whose terminal begins with `STOP` is a stop
 token, and in a rule named `promoted` a call that reasoning runs into is tried, and undone if the text does not bear it out.
 """
 
@@ -43,10 +43,10 @@ from .errors import CodecError
 #: Every kind of free text that a grammar may declare.
 RUNS = frozenset(
     """REASONING CONTENT CALL_NAME ARG_NAME ARG_VALUE ARGS_JSON CALL_JSON AFTER_END TOOL_RESULT RESULT_NAME SYSTEM_TEXT
-    USER_TEXT TOOL_JSON TOOLS_TEXT OPTION_TEXT""".split()
+    USER_TEXT TOOL_JSON TOOLS_TEXT OPTION_TEXT UNKNOWN_TEXT CHANNEL_NAME""".split()
 )
 NAME_RUNS = frozenset(("CALL_NAME", "ARG_NAME"))
-JSON_RUNS = frozenset(("ARGS_JSON", "CALL_JSON"))
+JSON_RUNS = frozenset(("ARGS_JSON", "CALL_JSON", "TOOL_JSON"))
 #: Runs that a marker of an enclosing rule may end; in others only a stop token does, where nothing follows it.
 RECOVERING_RUNS = frozenset(("CALL_NAME", "ARG_NAME", "ARG_VALUE")) | JSON_RUNS
 #: Runs whose closers count only with the right thing behind them.
@@ -76,6 +76,7 @@ class Op(Enum):
     END = "end"  #: it is complete
     CUT = "cut"  #: it ended, and only its closer is missing
     BROKEN = "broken"  #: it ended, or goes on, and more is missing
+    EMPTY = "empty"  #: it stands here and is empty, so that what begins with it begins here
 
 
 Action = tuple[Op, str, str | None, int]
@@ -252,7 +253,8 @@ class _Unroller:
 
     def _reduce(self, stack: Stack, rule: Any) -> tuple[Stack, Action]:
         below = stack[: len(stack) - len(rule.expansion)]
-        return self._goto(below, rule.origin), (Op.END, str(rule.origin.name), rule.alias, len(below))
+        op = Op.END if rule.expansion else Op.EMPTY
+        return self._goto(below, rule.origin), (op, str(rule.origin.name), rule.alias, len(below))
 
     def _shift(self, stack: Stack, terminal: str) -> tuple[Stack, list[Action]] | None:
         """The stack after a terminal, and the rules that ended before it; None if it is not allowed."""
@@ -314,7 +316,7 @@ class _Unroller:
                 if state.run is None or state.run in RECOVERING_RUNS:
                     allowed = self._terminals(later)
                 else:
-                    allowed = [name for name in self._terminals(later) if name == "STOP"]
+                    allowed = [name for name in self._terminals(later) if name.startswith("STOP")]
                 for terminal in allowed:
                     if terminal not in RUNS and self.literals[terminal] not in state.steps and not terminal.endswith("_IF_KNOWN"):
                         self._add(state, terminal, later, cuts, recovery=True)
@@ -410,7 +412,7 @@ class _Unroller:
 
     def _guard(self, step: Step, run: str) -> None:
         entered = self._entered(step)
-        if step.terminal == "STOP" and step.recovery:
+        if step.terminal.startswith("STOP") and step.recovery:
             step.guard = Guard.END
         elif step.terminal.endswith("_IF_KNOWN") or (step.recovery and run == "ARG_VALUE" and entered == "ARG_NAME"):
             enter = self.states[step.target].enter
@@ -419,7 +421,7 @@ class _Unroller:
                 step.name_ends = tuple(literal for literal, end in self.states[enter].steps.items() if not end.recovery)
         elif run == "REASONING" and not step.tentative and any(rule == "reasoning" for _, rule, _, _ in (*step.before, *step.after)):
             step.guard = Guard.QUOTE
-        elif self.strict or run in GUARDED_RUNS or (run in ("CONTENT", "REASONING") and not step.recovery):
+        elif self.strict or run in GUARDED_RUNS or (run in ("CONTENT", "REASONING") and step.terminal in self.openers):
             self._follow(step, run)
 
     def _entered(self, step: Step) -> str | None:
@@ -455,7 +457,7 @@ def describe(tables: Tables) -> str:
         for literal, step in sorted(state.steps.items()):
             flags = [flag for flag, on in (("recovery", step.recovery), ("tried", step.tentative)) if on]
             flags += [step.guard.value] if step.guard else []
-            told = [action for action in step.before + step.after if action[0] is not Op.END or not action[1].startswith("_")]
+            told = [action for action in step.before + step.after if action[0] in (Op.CUT, Op.BROKEN) or not action[1].startswith("_")]
             notes = [f"{op.value} {alias or rule}" for op, rule, alias, _ in told]
             lines.append(f"    {literal!r} -> {step.target} {' '.join(flags)}: {', '.join(notes)}".rstrip(": "))
     return "\n".join(lines) + "\n"

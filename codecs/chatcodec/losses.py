@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import Loss
 from .messages import NAMESPACE, Call, function_of
-from .values import NO_SIGNATURE, Signature, read_value, signature_of
+from .values import NO_SIGNATURE, read_value, signature_of
 from .wire import ARGUMENT, ARGUMENT_NAME, CALL, CONTENT, REASONING, RESULT, SYSTEM, USER, Wire
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def losses_of(
         *format.losses(list(messages), tools, options),
         *_option_losses(format, options),
         *_text_losses(format, wire),
-        *_argument_losses(wire, messages, tools),
+        *_argument_losses(format, wire, messages, tools),
         *_pairing_losses(messages),
         *_ending_losses(messages, options),
     ]
@@ -39,7 +39,7 @@ def losses_of(
 
 def _option_losses(format: "Format", options: Mapping[str, Any]) -> Iterator[Loss]:
     for name, option in format.options.items():
-        if option.values is not None and options[name] not in option.values:
+        if option.passes_over and options[name] not in (option.values or ()):
             yield Loss("option_ignored", f"options.{name}", name)
 
 
@@ -75,9 +75,13 @@ def _text_losses(format: "Format", wire: Wire) -> Iterator[Loss]:
                 yield Loss("whitespace_trimmed", f"{where}.name", str(message))
 
 
-def _argument_losses(wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
-    """Arguments whose text reads back as another value."""
-    signatures: dict[str, Signature] = {function_of(tool)["name"]: signature_of(function_of(tool)) for tool in tools}
+def _argument_losses(
+    format: "Format", wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+) -> Iterator[Loss]:
+    """Arguments whose text reads back as another value, by the tools at hand or by what the text itself shows of them."""
+    functions = {function_of(tool)["name"]: function_of(tool) for tool in tools}
+    signatures = {name: signature_of(function) for name, function in functions.items()}
+    shown = {name: signature_of(format.shown(function)) for name, function in functions.items()} if format.shown else {}
     message, call, name = -1, -1, ""
     for kind, text in zip(wire[::2], wire[1::2], strict=True):
         if isinstance(kind, int):
@@ -95,8 +99,9 @@ def _argument_losses(wire: Wire, messages: Sequence[Mapping[str, Any]], tools: S
             value = made.arguments[name]
             if not _finite(value):
                 yield Loss("non_finite_number", path, name)
-            back = read_value(text, signatures.get(made.name, NO_SIGNATURE).types(name))[0] if tools else text
-            if not same(back, value):
+            known = [found.get(made.name, NO_SIGNATURE) for found in ((signatures, shown) if shown else (signatures,))]
+            backs = [read_value(text, signature.types(name))[0] for signature in known] if tools else [text]
+            if not all(same(back, value) for back in backs):
                 yield Loss("value_type_lost", path, name)
 
 

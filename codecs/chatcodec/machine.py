@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from .grammar import Guard
-from .nodes import Move, Node
+from .nodes import Move, Node, Ops
 from .sink import Sink, Unexpected
 
 _NON_BLANK = re.compile(r"\S").search
@@ -42,7 +42,9 @@ def _search_far(node: Node, text: str, pos: int) -> Any:
     return node.search(text, at)
 
 
-_YES, _NO, _MORE, _BLANKS = range(4)  # verdicts on a marker: it counts, it does not, more text decides, more than blanks decides
+# verdicts on a marker: it counts, it does not, more text decides, more than blanks decides; or it counts in text that was
+# handed on already and is to be read again
+_YES, _NO, _MORE, _BLANKS, _AGAIN = range(5)
 
 
 class Machine:
@@ -58,6 +60,7 @@ class Machine:
     tried = False  #: a call in this reasoning was undone
     trial: "Machine | None" = None  #: parses a call that reasoning ran into, as if it counted
     raw = ""  #: the end of what came since the trial began, to find a marker across feeds
+    rest: tuple[str, int] = ("", 0)  #: text to read again, and its offset
     stray_from: int | None = None  #: where text began that does not belong
 
     def __init__(self, nodes: list[Node], sink: Sink, depth: int, *, state: int = 0, offset: int = 0) -> None:
@@ -153,7 +156,7 @@ class Machine:
                     pos = found
                     break
             else:
-                if pos == size:
+                if pos == size and not (final and node.json and self.quoted):
                     break
                 if kind == 1 and node.special:
                     pos, taken, verdict = self._before(node, text, pos, final)
@@ -162,13 +165,12 @@ class Machine:
                             self.blanks.append("")
                         break
                     if taken is not None:
-                        for op, depth, alias in taken.before:
-                            op(sink, alias, starts[depth], base + pos)
+                        if taken.before:
+                            self._apply(taken.before, base + pos)
                         starts[taken.depth] = base + pos
                         pos += len(taken.literal)
                         state = taken.target
-                        for op, depth, alias in taken.ops:
-                            op(sink, alias, starts[depth], base + pos)
+                        self._apply(taken.ops, base + pos)
                         continue
                 match = node.search(text, pos) if size - pos < _LONG else _search_far(node, text, pos)
                 if match is not None and (
@@ -179,8 +181,8 @@ class Machine:
                     found = match.start()
                     if found > pos:
                         if kind == 1:
-                            for op, depth, alias in node.enter_ops:
-                                op(sink, alias, starts[depth], base + pos)
+                            if node.enter_ops:
+                                self._apply(node.enter_ops, base + pos)
                             starts[node.run_depth] = base + pos
                         node.handler(sink, text[pos:found], base + pos, base + found)
                     elif kind == 1:
@@ -189,21 +191,23 @@ class Machine:
                 else:
                     if node.json:
                         found, taken, verdict = self._find_json(node, text, pos, final)
+                        if verdict == _AGAIN:
+                            text, base = self.rest
+                            size, pos = len(text), 0
                     elif match is None and not final:
                         found, taken, verdict = self._hold(node, text, pos), None, _MORE
                     else:
                         found, taken, verdict = self._find(node, text, pos, final, match)
                     if found > pos:
                         if kind == 1:
-                            for op, depth, alias in node.enter_ops:
-                                op(sink, alias, starts[depth], base + pos)
+                            if node.enter_ops:
+                                self._apply(node.enter_ops, base + pos)
                             starts[node.run_depth] = base + pos
                             state = node.enter
                         self.last = text[found - 1]
                         if node.json:
                             self.verbatim.append(text[pos:found])
-                        else:
-                            node.handler(sink, text[pos:found], base + pos, base + found)
+                        node.handler(sink, text[pos:found], base + pos, base + found)
                     if taken is None:
                         pos = found
                         if verdict == _BLANKS:
@@ -211,7 +215,7 @@ class Machine:
                         break
                     move = taken
                     if node.json:
-                        self._end_json(node, base + found)
+                        self.verbatim = []
                     if found == pos and kind == 1:
                         move = node.moves.get(move.literal, move)
                     if move.tentative:
@@ -219,12 +223,15 @@ class Machine:
                         self._try(move, text[found:], base + found, final)
                         return
                     pos = found + len(move.literal)
-            for op, depth, alias in move.before:
-                op(sink, alias, starts[depth], base + found)
+            if move.before:
+                self._apply(move.before, base + found)
             starts[move.depth] = base + found
             state = move.target
             for op, depth, alias in move.ops:
-                op(sink, alias, starts[depth], base + pos)
+                if op is None:
+                    starts[depth] = base + pos
+                else:
+                    op(sink, alias, starts[depth], base + pos)
         self.state = state
         self.offset = base + pos
         self.pending = text[pos:]
@@ -234,6 +241,14 @@ class Machine:
             self.hope = node.prefixes
         if final:
             self._end()
+
+    def _apply(self, ops: Ops, place: int) -> None:
+        """Do what becomes of rules at a place."""
+        for op, depth, alias in ops:
+            if op is None:
+                self.starts[depth] = place
+            else:
+                op(self.sink, alias, self.starts[depth], place)
 
     def _before(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
         """What to look at before a run starts: layout, and markers that may come here but not end the run."""
@@ -370,6 +385,8 @@ class Machine:
         if pos == size or (size - pos < node.longest and text[pos:] in node.prefixes):  # the beginning of a marker
             if final:
                 self._end_stray(self.offset + pos)
+                if pos < size and not node.strict:
+                    self.sink.cut_marker(self.offset + pos, self.offset + size)
             return (size if final and not node.strict else pos), False
         if node.strict:
             raise Unexpected(self.offset + pos, node.expected)
@@ -380,6 +397,8 @@ class Machine:
             self.stray_from = self.offset + pos
         if final and match is None:
             self._end_stray(self.offset + end)
+            if end < size:
+                self.sink.cut_marker(self.offset + end, self.offset + size)
             end = size
         return end, match is not None
 
@@ -408,10 +427,12 @@ class Machine:
             quote = text.find('"', at)
             match = node.search(text, at, size if quote < 0 else quote)
             if match is not None:
-                move = node.closers[match.group()]
-                verdict = _YES if move.guard is None else self._check(move, text, pos, match.start(), final)
+                move, found = node.closers[match.group()], match.start()
+                if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
+                    return found, None, _MORE
+                verdict = _YES if move.guard is None else self._check(move, text, pos, found, final)
                 if verdict != _NO:
-                    return match.start(), move if verdict == _YES else None, verdict
+                    return found, move if verdict == _YES else None, verdict
                 at = match.end()
             elif quote < 0:
                 return size if final else self._hold(node, text, max(at, pos)), None, _MORE
@@ -421,17 +442,18 @@ class Machine:
             return size, None, _MORE
         # a string that never closed: read once more, to the first closer
         self.quoted = False
-        whole = "".join(self.verbatim) + text[pos:]
+        earlier = "".join(self.verbatim)
+        whole = earlier + text[pos:]
         match = node.search(whole)
         if match is None:
             return size, None, _MORE
-        self.verbatim = [whole[: match.start()]]
-        return size - (len(whole) - match.start()), node.closers[match.group()], _YES
-
-    def _end_json(self, node: Node, end: int) -> None:
-        whole = "".join(self.verbatim)
-        self.verbatim.clear()
-        node.handler(self.sink, whole, end - len(whole), end)
+        move, end = node.closers[match.group()], match.start()
+        if not earlier:
+            return pos + end, move, _YES
+        start = self.offset + pos - len(earlier)
+        self.sink.shorten(whole[:end], start)
+        self.rest = whole[end:], start + end
+        return 0, move, _AGAIN
 
     # -- calls that reasoning runs into
 
@@ -445,11 +467,10 @@ class Machine:
             return
         trial = Machine(self.nodes, sink, len(self.starts), state=move.target, offset=offset + len(move.literal))
         trial.starts = self.starts.copy()
-        for op, depth, alias in move.before:
-            op(sink, alias, trial.starts[depth], offset)
+        if move.before:
+            trial._apply(move.before, offset)
         trial.starts[move.depth] = offset
-        for op, depth, alias in move.ops:
-            op(sink, alias, trial.starts[depth], trial.offset)
+        trial._apply(move.ops, trial.offset)
         self.trial = trial
         self.verbatim = [text[: len(move.literal)]]
         self.raw = ""
@@ -483,9 +504,6 @@ class Machine:
         node = self.nodes[self.state]
         if node.strict and not node.complete:
             raise Unexpected(self.offset, node.expected)
-        if node.json and self.verbatim:
-            self._end_json(node, self.offset + len(self.pending))
         end = self.offset + len(self.pending)
         self.sink.ended()
-        for op, depth, alias in node.end:
-            op(self.sink, alias, self.starts[depth], end)
+        self._apply(node.end, end)

@@ -145,8 +145,8 @@ def _trusted(made: Any, values: dict[str, Any], given: set[str]) -> Any:
     return made
 
 
-def assistant_message(content: str | None, reasoning: str | None, calls: Iterable[tuple[str, dict[str, Any]]]) -> Message:
-    """The message that a parse gives: its parts are strings, and names and arguments of calls."""
+def assistant_message(content: Any, reasoning: str | None, calls: Iterable[tuple[str, dict[str, Any]]]) -> Message:
+    """The message that a parse gives: content as text or parts, reasoning, and names and arguments of calls."""
     made = []
     for name, arguments in calls:
         function = _trusted(_new(FunctionCall), {"name": name, "arguments": arguments}, {"name", "arguments"})
@@ -173,11 +173,13 @@ class Door(NamedTuple):
     """What a format lets in.
 
     `parts`: the types of content parts it knows, empty if only text.  `flat_calls`: whether a call may do without its
-    `function` wrapper.  `refuse(path, code, detail)` raises the format's RenderError.
+    `function` wrapper; `mixed_calls`: whether what `function` lacks may stand beside it, and an id within it.
+    `refuse(path, code, detail)` raises the format's RenderError.
     """
 
     parts: frozenset[str]
     flat_calls: bool
+    mixed_calls: bool
     refuse: Callable[[str, str, str], NoReturn]
 
 
@@ -277,7 +279,7 @@ def _call(call: Any, calls: str, number: int, door: Door) -> Call:
         function = call.get("function")
         if type(function) is dict and type(function.get("arguments")) is dict:
             name, call_id = function.get("name"), call.get("id")
-            if type(name) is str and name and (call_id is None or type(call_id) is str):
+            if type(name) is str and name and (type(call_id) is str or (call_id is None and not door.mixed_calls)):
                 return Call(call_id, name, function["arguments"])
     return _odd_call(call, f"{calls}[{number}]", door)
 
@@ -290,6 +292,8 @@ def _odd_call(call: Any, path: str, door: Door) -> Call:
         function, where = call, path
     if not isinstance(function, Mapping):
         door.refuse(where, "bad_message", f"function must be an object, not {_kind(function)}")
+    if door.mixed_calls:
+        call, function = {**function, **call}, {**call, **function}
     name, call_id = function.get("name"), call.get("id")
     if not isinstance(name, str) or not name:
         door.refuse(f"{where}.name", "missing_tool_name", f"a tool name must be a string that is not empty, not {name!r}")

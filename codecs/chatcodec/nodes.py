@@ -14,7 +14,8 @@ from .errors import DIAGNOSTICS
 from .grammar import JSON_RUNS, NAME_RUNS, Action, Guard, Op, State, Step, Tables
 from .sink import Handler, Handlers
 
-Ops = tuple[tuple[Handler, int, str | None], ...]
+Ops = tuple[tuple[Handler | None, int, str | None], ...]
+"""What to do with rules: a function, the depth at which the rule began, and its name; None notes that it begins here."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,8 +85,10 @@ def build_nodes(tables: Tables, handlers: Handlers) -> list[Node]:
 
 
 def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:
-    ops: list[tuple[Handler, int, str | None]] = []
+    ops: list[tuple[Handler | None, int, str | None]] = []
     for op, rule, alias, depth in actions:
+        if op is Op.EMPTY:
+            ops.append((None, depth, None))
         if op is Op.BROKEN:
             ops.append((handlers.broken, depth, rule))
         elif op is Op.CUT:
@@ -243,7 +246,12 @@ def _jump(state: State, tables: Tables, handlers: Handlers) -> str:
             continue
         if end_ops(step) or _ops(target.enter_actions, handlers):
             continue
-        plain = [literal for literal, end in inner.steps.items() if not (end.recovery or end.guard or end_ops(end))]
+        plain = [
+            literal
+            for literal, end in inner.steps.items()
+            if not (end.recovery or end.guard or end_ops(end))
+            and not any(other != literal and other.startswith(literal) for other in inner.steps)
+        ]
         firsts = "".join(sorted({re.escape(literal[0]) for literal in inner.steps}))
         return f"({re.escape(step.literal)})([^{firsts}]+)({_alternatives(plain)})|" if plain else ""
     return ""

@@ -9,6 +9,7 @@ Rules of this module:
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +34,13 @@ class PromptReader:
     """What was read so far of a prompt."""
 
     ways: Ways
+    read_tools: Callable[[str], list[dict[str, Any]]] | None = None  #: reads a section of declarations that are no JSON
     failed: bool = False
     messages: list[dict[str, Any]] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)  #: what else the text says, by the names of rules and aliases
+    places: list[tuple[str, str, int]] = field(default_factory=list)  #: each note, its text, and before which message it stands
+    result_name: str = ""
     blocks: list[tuple[int, int]] = field(default_factory=list)  #: which messages each block of tool results holds
     parts: list[Any] = field(default_factory=list)  #: of the open message: text and media
     untagged: set[int] = field(default_factory=set)  #: assistant turns without any sign of reasoning
@@ -58,7 +62,14 @@ class PromptReader:
         parts, self.parts = self.parts, []
         if all(isinstance(part, str) for part in parts):
             return "".join(parts) or empty
+        if len(parts) == 1 and parts[0] == {"type": "text", "text": parts[0].get("text")}:
+            return parts[0]["text"]
         return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+
+    def check(self, holds: bool, reason: str) -> None:
+        """Refuse a text that no template writes."""
+        if not holds:
+            raise Misfit(0, reason)
 
     def new_id(self) -> str:
         """An id that no other call has."""
@@ -77,6 +88,8 @@ class PromptReader:
     def stray(self, start: int, end: int) -> None: ...
     def cut_marker(self, start: int, end: int) -> None: ...
     def ended(self) -> None: ...
+
+    def shorten(self, text: str, start: int) -> None: ...
 
     def known_names(self, guard: Guard, name: str) -> frozenset[str]:
         return frozenset()
@@ -104,9 +117,10 @@ def _tool_json(reader: PromptReader, text: str, start: int, end: int) -> None:
         tool = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Misfit(start, f"a tool declaration is no JSON ({error})") from None
-    if not isinstance(tool, dict):
+    declared = tool if isinstance(tool, list) else [tool]
+    if not all(isinstance(one, dict) for one in declared):
         raise Misfit(start, "a tool declaration is no JSON object")
-    reader.tools.append(tool)
+    reader.tools += declared
 
 
 def _end_message(role: str, empty: str | None) -> Handler:
@@ -118,8 +132,19 @@ def _end_message(role: str, empty: str | None) -> Handler:
 
 def _end_result(reader: PromptReader, _: str, start: int, end: int) -> None:
     call_id = reader.pending.pop(0) if reader.pending else reader.new_id()
-    reader.messages.append({"role": "tool", "tool_call_id": call_id, "content": reader.content("")})
+    name, reader.result_name = reader.result_name, ""
+    reader.messages.append({"role": "tool", "tool_call_id": call_id} | ({"name": name} if name else {}) | {"content": reader.content("")})
     reader.block += 1
+
+
+def _end_text_block(reader: PromptReader, _: str, start: int, end: int) -> None:
+    """A text with a frame of its own, even an empty one, is a part of the open message."""
+    written = [part for part in reader.parts if isinstance(part, str)]
+    reader.parts = [part for part in reader.parts if not isinstance(part, str)] + [{"type": "text", "text": "".join(written)}]
+
+
+def _result_name(reader: PromptReader, text: str, start: int, end: int) -> None:
+    reader.result_name += text
 
 
 def _end_results(reader: PromptReader, _: str, start: int, end: int) -> None:
@@ -154,7 +179,18 @@ def _media(kind: str) -> Handler:
 
 def _note(reader: PromptReader, name: str, start: int, end: int) -> None:
     reader.notes[name] = reader.option
+    reader.places.append((name, reader.option, len(reader.messages)))
     reader.option = ""
+
+
+def _declared(reader: PromptReader, name: str, start: int, end: int) -> None:
+    """A section of tools, which type the arguments of the turns to come."""
+    if reader.read_tools is not None:
+        try:
+            reader.tools += reader.read_tools(reader.option)
+        except ValueError as error:
+            raise Misfit(start, f"tools that cannot be read: {error}") from None
+    _note(reader, name, start, end)
 
 
 def _turn(handler: Any) -> Handler:
@@ -174,6 +210,9 @@ def handlers(notes: tuple[str, ...]) -> Handlers:
             "CONTENT": _text,
             "TOOL_JSON": _tool_json,
             "OPTION_TEXT": _option,
+            "TOOLS_TEXT": _option,
+            "RESULT_NAME": _result_name,
+            "CALL_JSON": _turn(calls.add_call_json),
             "REASONING": _turn(Assembler.add_reasoning),
             "CALL_NAME": _turn(calls.add_call_name),
             "ARG_NAME": _turn(calls.add_arg_name),
@@ -185,7 +224,16 @@ def handlers(notes: tuple[str, ...]) -> Handlers:
             "result": _end_result,
             "results": _end_results,
             "assistant": _end_assistant,
+            "declared": _declared,
+            "builtin": _declared,
+            "user_image": _end_message("user", ""),
+            "user_audio": _end_message("user", ""),
+            "system_image": _end_message("system", ""),
+            "system_audio": _end_message("system", ""),
+            "past_text": _end_text_block,
+            "json_call": _turn(calls.end_json_call),
             "image": _media("image"),
+            "audio": _media("audio"),
             "video": _media("video"),
             "reasoning": _turn(Assembler.end_reasoning),
             "past_reasoning": _turn(Assembler.end_reasoning),

@@ -55,10 +55,14 @@ class Reply:
 class Ways:
     """What sets a format apart when it is read: which runs are trimmed how, and what empty reasoning is."""
 
-    __slots__ = ("empty_reasoning", "line_values", "trim_content", "trim_reasoning")
+    __slots__ = ("empty_reasoning", "line_values", "stop_ends_calls", "text_blocks", "trim_content", "trim_reasoning")
 
-    def __init__(self, layout: Mapping[str, Layout], *, empty_reasoning: bool) -> None:
+    def __init__(
+        self, layout: Mapping[str, Layout], *, empty_reasoning: bool = False, text_blocks: bool = False, stop_ends_calls: bool = False
+    ) -> None:
         self.trim_reasoning = layout.get("REASONING") is Layout.BLANKS
         self.trim_content = layout.get("CONTENT") is Layout.BLANKS
         self.line_values = layout.get("ARG_VALUE") is Layout.LINE
+        self.stop_ends_calls = stop_ends_calls  #: the last call of a turn has no closer but the stop token
+        self.text_blocks = text_blocks  #: content is a list of texts, each with its own frame
         self.empty_reasoning = empty_reasoning  #: reasoning that is there but empty is "", not None

@@ -35,6 +35,9 @@ class Sink(Protocol):
     def cut_marker(self, start: int, end: int) -> None:
         """The text ended in what may have been the start of a marker."""
 
+    def shorten(self, text: str, start: int) -> None:
+        """The open JSON run is no more than this text: a string in it never closed, so it is no JSON."""
+
     def known_names(self, guard: Guard, name: str) -> AbstractSet[str]:
         """The names that let a marker count: of tools, or of arguments; with `name` "" those that the open call lacks."""
 

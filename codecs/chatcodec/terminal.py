@@ -36,6 +36,7 @@ STYLES = {
     "call": "magenta",
     "argument_name": "bold magenta",
     "argument": "bright_magenta",
+    "arguments": "bright_magenta",
     "result": "bright_yellow",
     "media": "bright_green",
     "odd": "bold red",
@@ -65,7 +66,7 @@ def show_formats(formats: Iterable[Format]) -> str:
     """A table of formats and their options with the defaults."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("format", "title", "option", "default", "description"):
-        table.add_column(heading, no_wrap=heading != "description", overflow="fold")
+        table.add_column(heading, no_wrap=heading not in ("default", "description"), overflow="fold")
     for listed in formats:
         label = (Text(listed.name, "bold green"), Text(listed.title))
         for name, option in listed.options.items() or [("", None)]:

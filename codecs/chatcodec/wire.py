@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 CONTROL, ROLE = "control", "role"
 SYSTEM, USER, REASONING, CONTENT, RESULT = "system", "user", "reasoning", "content", "result"
 CALL, ARGUMENT_NAME, ARGUMENT, MEDIA, TOOLS, OPTION = "call", "argument_name", "argument", "media", "tools", "option"
+ARGUMENTS = "arguments"  #: all of a call's arguments as one JSON text
 FORMATS_OWN = frozenset((CONTROL, ROLE, MEDIA))
 
 # the signs, which have no text

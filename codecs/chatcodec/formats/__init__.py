@@ -11,6 +11,8 @@ from ..errors import UnknownFormatError
 from ..format import Format
 
 FORMATS = (
+    "harmony_xml",
+    "inkling",
     "qwen3_5",
     "solar_open2",
 )

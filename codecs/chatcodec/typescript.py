@@ -1,0 +1,398 @@
+"""Tools as flat TypeScript declarations: written as harmony_xml's chat template writes them, and read back.
+
+    // Searches the web.
+    type search = (_: {
+    // What to look for.
+    query: string,
+    limit?: number, // default: 10
+    }) => any;
+
+Rules of this module:
+
+* `declare` is the template's macro `render_tool_declaration`, with all its oddities; what the macro fails at is a ValueError;
+* `read_declarations` undoes it.  Many schemas share a declaration: the simplest is given, and it declares the very text that
+  was read; a text that nothing declares is a DeclarationError.  What the text shows only by a side effect (a default without
+  quotes comes of an enum) is read as the least that has it;
+* `grammars/typescript.lark` says how terminals make up declarations, and `typescript_lexer` where they begin and end;
+* `dropped` compares a function with what its declaration gives back.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeGuard
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedToken
+
+from .grammar import directory
+from .typescript_lexer import BARE, DeclarationError, DeclarationLexer, plain_default
+
+__all__ = ["DeclarationError", "declare", "dropped", "read_declarations"]
+
+Schema = dict[str, Any]
+
+
+# -------------------------------------------------------------------------------------------------------------- writing
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_SHOWN_ALONE = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
+
+
+def declare(function: Mapping[str, Any]) -> str:
+    """The declaration of a tool's function.  Raises ValueError where the template fails too."""
+    name, description, parameters = (function.get(key) for key in ("name", "description", "parameters"))
+    if not isinstance(name, str):
+        raise ValueError(f"the name of a tool must be a string, not {name!r}")
+    if _is_object(parameters) and parameters.get("type") == "string" and not parameters.get("properties"):
+        return f"## {name}\n\n{description or ''}"
+    parts: list[str] = []
+    if description:
+        if not isinstance(description, str):
+            raise ValueError(f"the description of tool {name!r} must be a string, not {description!r}")
+        parts += ("// ", description.replace("\n", "\n// "), "\n")
+    parts += ("type ", name, " = (_: ")
+    try:
+        _type(parameters, 0, parts)
+    except RecursionError:
+        raise ValueError(f"the parameters of tool {name!r} are nested too deep") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"the parameters of tool {name!r} cannot be declared: {error}") from None
+    parts.append(") => any;")
+    return "".join(parts)
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return type(value) is dict or isinstance(value, Mapping)
+
+
+def _is_list(value: Any) -> TypeGuard[Iterable[Any]]:
+    """Whether a value is what the template takes for a list: objects count, as the list of their keys."""
+    return isinstance(value, (list, tuple, Mapping))
+
+
+def _type(schema: Any, indent: int, parts: list[str]) -> None:
+    """A schema as a type.  `indent` is what the members of an object stand behind."""
+    if not _is_object(schema):
+        parts.append("any")
+        return
+    kind, enum = schema.get("type"), schema.get("enum")
+    if _is_list(schema.get("oneOf")):
+        pad = "\n" + " " * indent + " | "
+        for variant in schema["oneOf"]:
+            parts.append(pad)
+            _nullable_type(variant, indent + 3, parts)
+            if _is_object(variant):
+                _remark(variant, variant.get("description"), parts, bare=False)
+    elif kind == "string" and enum and _is_list(enum):
+        parts.append(" | ".join(_quoted(member) for member in enum if isinstance(member, str)) or "string")
+    elif kind == "object":
+        _object(schema, " " * indent, indent, parts)
+    elif kind == "array":
+        if schema.get("items"):
+            _type(schema["items"], indent, parts)
+            parts.append("[]")
+        else:
+            parts.append("Array<any>")
+    elif isinstance(kind, str):
+        parts.append(_SHOWN_ALONE.get(kind, "any"))
+    elif _is_list(kind):
+        parts.append(" | ".join("number" if name == "integer" else name for name in kind if isinstance(name, str)) or "any")
+    else:
+        parts.append("any")
+
+
+def _nullable_type(schema: Any, indent: int, parts: list[str]) -> None:
+    start = len(parts)
+    _type(schema, indent, parts)
+    if _is_object(schema) and schema.get("nullable") and "null" not in "".join(parts[start:]):
+        parts.append(" | null")
+
+
+def _object(schema: Mapping[str, Any], pad: str, indent: int, parts: list[str]) -> None:
+    if isinstance(schema.get("description"), str):
+        parts += (pad, "// ", schema["description"], "\n")
+    parts.append("{\n")
+    required = schema.get("required") or ()
+    for name, spec in (schema.get("properties") or {}).items():
+        shown = f"{pad}{name}:" if name in required else f"{pad}{name}?:"
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a property must be a string, not {name!r}")
+        if not _is_object(spec):
+            parts += (shown, " any,\n")
+            continue
+        _notes(spec, pad, parts)
+        if _is_list(spec.get("oneOf")):
+            _choice(spec, shown, pad, indent, parts)
+        else:
+            parts += (shown, " ")
+            _nullable_type(spec, indent + 4, parts)
+            parts += (", // default: ", _default(spec, bare=True), "\n") if "default" in spec else (",\n",)
+    parts += (pad, "}")
+
+
+def _notes(spec: Mapping[str, Any], pad: str, parts: list[str]) -> None:
+    """The comments above a property that all kinds have."""
+    if isinstance(spec.get("title"), str):
+        parts += (pad, "// ", spec["title"], "\n", pad, "//\n")
+    if isinstance(spec.get("description"), str) and "oneOf" not in spec:
+        parts += (pad, "// ", spec["description"], "\n")
+    examples = spec.get("examples")
+    if examples and _is_list(examples):
+        parts += (pad, "// Examples:\n")
+        for example in examples:
+            if isinstance(example, str):
+                parts += (pad, '// - "', example, '"\n')
+
+
+def _choice(spec: Mapping[str, Any], shown: str, pad: str, indent: int, parts: list[str]) -> None:
+    """A property's own oneOf.  A description that two places would show is shown once, or not at all."""
+    variants, description = list(spec["oneOf"]), spec.get("description")
+    if not isinstance(description, str):
+        description = None
+    first = variants[0].get("description") if variants and _is_object(variants[0]) else None
+    noted = bool(description) and description != first
+    if noted:
+        parts += (pad, "// ", str(description), "\n")
+    if "default" in spec:
+        parts += (pad, "// default: ", _default(spec, bare=True), "\n")
+    parts += (shown, "\n")
+    for number, variant in enumerate(variants):
+        parts += (pad, " | ")
+        _nullable_type(variant, indent + 3, parts)
+        if _is_object(variant):
+            text = variant.get("description")
+            _remark(variant, None if text == description or (noted and not number) else text, parts, bare=True)
+        parts.append("\n")
+    parts += (pad, ",\n")
+
+
+def _remark(variant: Mapping[str, Any], description: Any, parts: list[str], *, bare: bool) -> None:
+    """The comment behind a variant."""
+    if isinstance(description, str):
+        parts += (" // ", description)
+        if "default" in variant:
+            parts += (" default: ", _default(variant, bare=bare))
+    elif "default" in variant:
+        parts += (" // default: ", _default(variant, bare=bare))
+
+
+def _default(schema: Mapping[str, Any], *, bare: bool) -> str:
+    default, enum = schema["default"], schema.get("enum")
+    if not isinstance(default, str):
+        return _compact(default)
+    return default if bare and enum and _is_list(enum) else f'"{default}"'
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_declarations(text: str) -> list[dict[str, Any]]:
+    """The tools that a `# Tools` section declares (the text behind its heading), each with its `function`.
+
+    Raises DeclarationError where the text is nothing that `declare` writes.
+    """
+    try:
+        tools: list[Schema] = _parser().parse(text)  # type: ignore[assignment]
+    except UnexpectedToken as error:
+        raise DeclarationError(error.pos_in_stream or 0, "this cannot stand here") from None
+    try:
+        again = "\n\n".join(declare(tool["function"]) for tool in tools)
+    except ValueError as error:
+        raise DeclarationError(0, str(error)) from None
+    if again != text:
+        pairs = enumerate(zip(text, again, strict=False))
+        place = next((index for index, (one, other) in pairs if one != other), min(len(text), len(again)))
+        raise DeclarationError(place, "this is not as a declaration is written")
+    return tools
+
+
+@cache
+def _parser() -> Lark:
+    text = (directory() / "typescript.lark").read_text(encoding="utf-8")
+    return Lark(text, start="tools", parser="lalr", lexer=DeclarationLexer, transformer=_Builder())
+
+
+def _put_default(schema: Schema, shown: str, *, bare: bool) -> None:
+    """Read a default.  Only a schema with an enum shows a string without quotes."""
+    enum = schema.get("enum") if bare else None
+    if enum and shown in enum:
+        schema["default"] = shown
+        return
+    default = plain_default(shown)
+    if default is BARE or (enum and isinstance(default, str)):
+        default = shown
+        # a string's enum would be shown if it had strings in it
+        schema.setdefault("enum", [None] if schema.get("type") == "string" else [shown])
+    schema["default"] = default
+
+
+def _put_comment(schema: Schema, comment: str, *, bare: bool, only_default: bool = False) -> bool:
+    """Read the comment behind a variant.  Returns whether it does without the description that the object has."""
+    described = schema.get("description")
+    if comment.startswith("default: ") and (only_default or _is_default(schema, comment[9:], bare=bare)):
+        _put_default(schema, comment[9:], bare=bare)
+        return described is not None
+    at = comment.rfind(" default: ") if described is None else len(described)
+    if comment.startswith(" default: ", at) and at >= 0 and (described is not None or _is_default(schema, comment[at + 10 :], bare=bare)):
+        _put_default(schema, comment[at + 10 :], bare=bare)
+        comment = comment[:at]
+    schema["description"] = comment
+    return False
+
+
+def _is_default(schema: Schema, shown: str, *, bare: bool) -> bool:
+    """Whether a text is better read as a default than as the end of a description."""
+    if bare and schema.get("enum"):
+        return shown in schema["enum"] or not isinstance(plain_default(shown), str)
+    return plain_default(shown) is not BARE
+
+
+class _Builder(Transformer[Token, Any]):
+    """Builds tools from the grammar's rules."""
+
+    def tools(self, made: list[Any]) -> list[Schema]:
+        return [{"type": "function", "function": function} for function in made]
+
+    def typed(self, made: list[Any]) -> Schema:
+        *docs, name, parameters = made
+        function: Schema = {"name": str(name)}
+        if docs:
+            function["description"] = "\n".join(docs)
+        if parameters == {"type": "string"}:
+            parameters["type"] = ["string"]  # or the tool would be declared the other way
+        if parameters:
+            function["parameters"] = parameters
+        return function
+
+    def headed(self, made: list[Token]) -> Schema:
+        name, text = map(str, made)
+        return {"name": name, **({"description": text} if text else {}), "parameters": {"type": "string"}}
+
+    def words(self, made: list[Token]) -> Schema:
+        words = [str(word) for word in made]
+        if words == ["any", "null"]:
+            return {"nullable": True}
+        if len(words) == 1:
+            return {} if words == ["any"] else {"type": words[0] if words[0] in _SHOWN_ALONE else words}
+        return {"type": words}
+
+    def literals(self, made: list[Token]) -> Schema:
+        schema: Schema = {"type": "string", "enum": [json.loads(member) for member in made if member.type == "LITERAL"]}
+        if made[-1].type == "WORD":
+            schema["nullable"] = True
+        return schema
+
+    def nothing(self, made: list[Any]) -> Schema:
+        return {"oneOf": []}
+
+    def any_array(self, made: list[Any]) -> Schema:
+        return {"type": "array"}
+
+    def array(self, made: list[Schema]) -> Schema:
+        return {"type": "array", "items": made[0] or True}
+
+    def union(self, made: list[tuple[Schema, str | None]]) -> Schema:
+        for schema, comment in made:
+            if comment is not None:
+                _put_comment(schema, comment, bare=False)
+        return {"oneOf": [schema for schema, _ in made]}
+
+    def nullable(self, made: list[Schema]) -> Schema:
+        return {**made[0], "nullable": True}
+
+    def variant(self, made: list[Any]) -> tuple[Schema, str | None]:
+        return made[0], str(made[1]) if len(made) > 1 else None
+
+    def object(self, made: list[Any]) -> Schema:
+        schema: Schema = {"type": "object"}
+        if made and isinstance(made[0], Token):
+            schema["description"] = str(made.pop(0))
+        schema["properties"] = {name: spec for name, spec, _ in made}
+        if required := [name for name, _, needed in made if needed]:
+            schema["required"] = required
+        return schema
+
+    def notes(self, made: list[Token]) -> Schema:
+        notes = {"title" if note.type == "TITLE" else "description": str(note) for note in made if note.type in ("TITLE", "TEXT")}
+        if any(note.type == "EXAMPLES" for note in made):
+            # those that are no strings are not shown
+            return {**notes, "examples": [str(note) for note in made if note.type == "EXAMPLE"] or [None]}
+        return notes
+
+    def property(self, made: list[Any]) -> tuple[str, Schema, bool]:
+        notes, name = made[:2]
+        optional = isinstance(made[2], Token)
+        spec: Schema = {**made[3 if optional else 2], **notes}
+        if isinstance(made[-1], Token):
+            _put_default(spec, str(made[-1]), bare=True)
+        return str(name), spec, not optional
+
+    def choice(self, made: list[Any]) -> tuple[str, Schema, bool]:
+        notes, *tokens = (part for part in made if not isinstance(part, tuple))
+        shown = {token.type: str(token) for token in tokens}
+        variants: list[tuple[Schema, str | None]] = [part for part in made if isinstance(part, tuple)]
+        spec: Schema = {"oneOf": [schema for schema, _ in variants], **notes}
+        for number, (schema, comment) in enumerate(variants):
+            described = schema.get("description")
+            noted_first = "description" in notes and not number
+            if described is not None if comment is None else _put_comment(schema, comment, bare=True, only_default=noted_first):
+                # The comment leaves out what the property says too; and that, in turn, is left out if the first variant says it.
+                if "description" not in notes:
+                    spec["description"] = described
+                    variants[0][0].setdefault("description", described)
+        if "NOTED_DEFAULT" in shown:
+            _put_default(spec, shown["NOTED_DEFAULT"], bare=True)
+        return shown["NAME"], spec, "OPTIONAL" not in shown
+
+
+# ------------------------------------------------------------------------------------------------------ what is not shown
+
+#: What stands in a function or a schema under some keys; elsewhere there are values, which are shown whole or not at all.
+_INNER = {"parameters": "schema", "items": "schema", "properties": "schemas", "oneOf": "variants", "required": "names"}
+#: Keys that say nothing where they are empty, false or null.
+_MISSING = object()
+
+
+#: Keys that say nothing where they hold nothing.
+_IDLE = frozenset(("description", "parameters", "properties", "required", "items", "enum", "examples", "nullable"))
+
+
+def dropped(function: Mapping[str, Any]) -> Iterator[str]:
+    """The paths of what a function's declaration does not show: `parameters.properties.limit.minimum`.
+
+    Raises ValueError for a function that cannot be declared.
+    """
+    try:
+        shown_function = read_declarations(declare(function))[0]["function"]
+    except DeclarationError:
+        yield "parameters"
+        return
+    pending: list[tuple[str, str, Any, Any]] = [("function", "", function, shown_function)]
+    while pending:
+        kind, path, given, shown = pending.pop()
+        if kind in ("function", "schema", "schemas") and _is_object(given):
+            if kind == "schema":
+                given, shown = _usual(given), _usual(shown)
+            if not _is_object(shown):
+                shown = {}  # nothing, or `True`, which allows anything
+            for key in reversed(given):
+                if kind == "schemas" or given[key] or key not in _IDLE or key in shown:
+                    inner = "schema" if kind == "schemas" else _INNER.get(key, "value")
+                    pending.append((inner, f"{path}.{key}" if path else key, given[key], shown.get(key, _MISSING)))
+        elif kind == "variants" and isinstance(given, (list, tuple)) and isinstance(shown, list) and len(given) == len(shown):
+            for index in reversed(range(len(given))):
+                pending.append(("schema", f"{path}[{index}]", given[index], shown[index]))
+        elif kind == "names" and isinstance(given, (list, tuple)) and isinstance(shown, list):
+            if set(map(str, given)) != set(shown):  # their order says nothing
+                yield path
+        elif given != shown and not (kind == "schema" and given is True and shown == {}):
+            yield path
+
+
+def _usual(schema: Any) -> Any:
+    """A schema with the one spelling of what has two: a nullable type is a list of types."""
+    if _is_object(schema) and schema.get("nullable") is True and str(schema.get("type")) in _SHOWN_ALONE and not schema.get("enum"):
+        return {**{key: value for key, value in schema.items() if key != "nullable"}, "type": [schema["type"], "null"]}
+    return schema
