@@ -16,6 +16,7 @@ from datetime import date, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
+from hypothesis import reject
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -333,6 +334,20 @@ def options(fmt: chatcodec.Format, *, without: Sequence[str] = ("add_generation_
     return st.fixed_dictionaries({}, optional={name: option_values(option) for name, option in fmt.options.items() if name not in left_out})
 
 
+#: Codes of refusals of a text that a template does not write inside a message.
+REFUSED_TEXTS = frozenset(("wire_tag_in_content", "reserved_delimiter"))
+
+
+def rendered(fmt: chatcodec.Format, messages: list[Message], **given: Any) -> chatcodec.Rendered:
+    """What the renderer writes; pieces that happen to make a text that the template refuses are drawn anew."""
+    try:
+        return fmt.render(messages, **given)
+    except chatcodec.RenderError as error:
+        if error.code not in REFUSED_TEXTS:
+            raise
+        reject()
+
+
 # ------------------------------------------------------------------------------------------------------------ completions
 
 
@@ -357,10 +372,10 @@ def canonical(draw: DrawFn, fmt: chatcodec.Format, *, whole: bool = False, fit: 
     bare = {key: value for key, value in messages[-1].items() if key not in ("reasoning_content", "reasoning", "thinking")}
     # Not every turn can come of every prompt: where thinking is off there is no reasoning.  The format's defaults always do.
     for turn, given in ((messages[-1], chosen), (bare, chosen), (messages[-1], {}), (messages[-1] | {"content": "river"}, {})):
-        rendered = fmt.render([*messages[:-1], turn], tools=declared or None, **given)
-        if span := rendered.sampled_spans[-1]:
-            prompt, text = rendered.text[: span[0]], rendered.text[span[0] : span[1]]
-            return Completion(text, prompt, declared or None, [*messages[:-1], turn], given, rendered.losses)
+        written = rendered(fmt, [*messages[:-1], turn], tools=declared or None, **given)
+        if span := written.sampled_spans[-1]:
+            prompt, text = written.text[: span[0]], written.text[span[0] : span[1]]
+            return Completion(text, prompt, declared or None, [*messages[:-1], turn], given, written.losses)
     raise AssertionError(f"{fmt.name}: with its default options a turn has no sampled span: {messages}")
 
 
