@@ -18,6 +18,8 @@ from .nodes import Move, Node, Ops
 from .sink import Sink, Unexpected
 
 _NON_BLANK = re.compile(r"\S").search
+#: A whole JSON string.  Possessive, so that one without an end costs no more than its length.
+_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 _QUOTE_OR_ESCAPE = re.compile(r'["\\]').search
 _QUOTES = "`\"'"
 
@@ -436,6 +438,8 @@ class Machine:
                 at = match.end()
             elif quote < 0:
                 return size if final else self._hold(node, text, max(at, pos)), None, _MORE
+            elif string := _JSON_STRING(text, quote):
+                at = string.end()
             else:
                 at, self.quoted = quote + 1, True
         if not final:
