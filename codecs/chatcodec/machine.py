@@ -318,10 +318,7 @@ class Machine:
                     return at
                 at = text.find(first, at + 1)
             return size
-        for at in range(start, size):
-            if text[at:] in node.endings:
-                return at
-        return size
+        return next((at for at in range(start, size) if text[at:] in node.endings), size)
 
     # -- whether a marker counts
 
