@@ -11,7 +11,7 @@ Rules of this module and of `calls`, which has the part for calls:
 * `strict` refuses at the first diagnostic that `errors.DIAGNOSTICS` says it refuses; `raw` promotes and repairs nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -37,7 +37,8 @@ class TextRun:
 
     lead = ""  #: blanks before anything else
     waiting: list[str] | None = None  #: more of them, as they come
-    held: Sequence[str] = ()  #: blanks that are layout if nothing follows
+    tail = ""  #: blanks that are layout if nothing follows
+    more: list[str] | None = None  #: more of those, as they come
     start = end = 0
 
     def __init__(self, trim: bool, wait: bool) -> None:
@@ -48,35 +49,39 @@ class TextRun:
     def add(self, text: str, start: int, end: int) -> str:
         """More of the run; gives what is certain to belong to it."""
         parts = self.parts
-        if parts and not self.held and not (self.trim and text[-1].isspace()):  # by far the most frequent
-            self.end = end
-            parts.append(text)
-            return text
         if not parts:
             if self.waiting is None:
                 self.start = start
-            if ((self.trim or self.wait) and text[0].isspace()) or self.waiting is not None:
+            if self.waiting is not None or ((self.trim or self.wait) and text[0].isspace()):
                 text = self._after_blanks(text, start)
                 if not text:
                     return ""
         if self.trim:
-            if text[-1].isspace():
-                body = text.rstrip()
-                if not body:
-                    if not isinstance(self.held, list):
-                        self.held = []
-                    self.held.append(text)
-                    return ""
-                tail = text[len(body) :]
-                end -= len(tail)
-                text = "".join(self.held) + body
-                self.held = [tail]
-            elif self.held:
-                text = "".join(self.held) + text
-                self.held = ()
+            body = text.rstrip()
+            if not body:
+                if not self.tail:
+                    self.tail = text
+                elif self.more is None:
+                    self.more = [text]
+                else:
+                    self.more.append(text)
+                return ""
+            if self.tail:
+                tail, self.tail = self.trailing(), text[len(body) :]
+                self.more = None
+                end -= len(self.tail)
+                text = tail + body
+            elif body is not text:
+                self.tail = text[len(body) :]
+                end -= len(self.tail)
+                text = body
         self.end = end
         parts.append(text)
         return text
+
+    def trailing(self) -> str:
+        """The blanks that are layout if nothing follows."""
+        return self.tail + "".join(self.more) if self.more is not None else self.tail
 
     def _after_blanks(self, text: str, start: int) -> str:
         """What is left of a run's beginning without the blanks; with them, if only a run of nothing else is layout."""
@@ -138,6 +143,7 @@ class Assembler:
     unclosed = False  #: reasoning never ended
     text: TextRun | None = None  #: the open run of content or reasoning
     call: OpenCall | None = None
+    document: tuple[Any] | None = None  #: what the open JSON run says, if it was read already
     partial: PartialCall | None = None
     untyped = False
     after_end: tuple[int, int] | None = None  #: where text stands behind the stop token
@@ -146,7 +152,7 @@ class Assembler:
     ending = False
     finish_reason: FinishReason | None = None
     blocks: list[str] | None = None  #: the texts of a format whose content is a list of them
-    joint: Sequence[str] = ()  #: blanks between a text and the next, kept if there is a next
+    joint = ""  #: blanks between a text and the next, kept if there is a next
     index = 0  #: of the next call
 
     def __init__(
@@ -181,6 +187,10 @@ class Assembler:
         self.diagnose("unterminated_marker_prefix", start, end)
         if self.finish_reason == "length":
             self.diagnose("truncated", start, end)
+
+    def json_so_far(self) -> str:
+        """The open JSON run, as far as it was handed on."""
+        return "".join(self.call.value) if self.call is not None else ""
 
     def shorten(self, text: str, start: int) -> None:
         """The open JSON run is no more than this text."""
@@ -306,7 +316,7 @@ class Assembler:
         new = run.add(text, start, end)
         if new:
             if first and self.content and run.trim:
-                new = "".join(self.joint) + run.lead + new
+                new = self.joint + run.lead + new
             self.content.append(new)
             if self.events is not None:
                 self.events.append(ContentDelta(new))
@@ -325,7 +335,7 @@ class Assembler:
                 self.events.append(ContentDelta(run.parts[0]))
         if run.parts:
             self.segments.append(Segment("content", "".join(run.parts), (run.start, run.end)))
-            self.joint = run.held
+            self.joint = run.trailing()
             if self.calls:
                 self.diagnose("text_after_call", run.start, run.end)
 

@@ -10,10 +10,11 @@ from .assembler import Assembler, OpenCall
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
 from .jsonstream import ARGUMENTS_KEYS, CallScanner, cut_arguments
+from .jsontext import dumps, escaped, quoted, read_json, read_json_mended
 from .messages import NAMESPACE
 from .reply import PartialCall, Segment
 from .sink import Handlers
-from .values import STRING, dumps, escaped, guess_value, read_json, read_json_mended, read_value, signature_of
+from .values import STRING, guess_value, read_value, signature_of
 
 
 def _open(sink: Assembler, start: int) -> OpenCall:
@@ -41,6 +42,7 @@ def start_call(sink: Assembler, call: OpenCall, told: str | None = None, *, earl
     """The name is final, as written or as `told`: the call starts, unless it is broken.
 
     A call whose body is still to come starts `early`: what is odd about its name is told when it is known to be a call.
+    The body that told it is JSON, which needs no signature.
     """
     written = told if told is not None else "".join(call.name_parts)
     call.name = name = written.strip()
@@ -58,7 +60,7 @@ def start_call(sink: Assembler, call: OpenCall, told: str | None = None, *, earl
                 call.name = name = name[len(NAMESPACE) :]
             elif not early:
                 sink.diagnose("unknown_tool", *span, name)
-        if name in tools:
+        if told is None and name in tools:
             call.signature = signature_of(tools[name])
     if not call.started:
         sink.index = call.index + 1
@@ -75,8 +77,8 @@ def add_arg_name(sink: Assembler, text: str, start: int, end: int) -> None:
     call.key_parts.append(text)
 
 
-def _begin_value(sink: Assembler, call: OpenCall, start: int) -> None:
-    """The argument's name is final."""
+def _begin_value(sink: Assembler, call: OpenCall, start: int) -> str:
+    """The argument's name is final; it is this."""
     if call.name is None:
         start_call(sink, call)
     parts = call.key_parts
@@ -90,11 +92,12 @@ def _begin_value(sink: Assembler, call: OpenCall, start: int) -> None:
         call.held = ""
         call.streaming = not call.broken and call.types == STRING
         if call.streaming:
-            _send(sink, call, _prefix(call) + '"')
+            sink.events.append(ArgumentsDelta(call.index, _prefix(call, key) + '"'))
+    return key
 
 
-def _prefix(call: OpenCall) -> str:
-    return ("{" if not call.arguments else ", ") + dumps(call.key) + ": "
+def _prefix(call: OpenCall, key: str) -> str:
+    return f"{', ' if call.arguments else '{'}{quoted(key)}: "
 
 
 def _send(sink: Assembler, call: OpenCall, text: str) -> None:
@@ -123,9 +126,9 @@ def add_arg_value(sink: Assembler, text: str, start: int, end: int) -> None:
 def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:
     """An argument is complete."""
     call = sink.call or _open(sink, start)
-    if call.key is None:
-        _begin_value(sink, call, end)
-    key = call.argument_name()
+    key = call.key
+    if key is None:
+        key = _begin_value(sink, call, end)
     text = call.value[0] if len(call.value) == 1 else "".join(call.value)
     if text[-1:] == "\n" and sink.ways.line_values:
         text = text[:-1]
@@ -144,7 +147,7 @@ def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:
         if key in call.arguments:
             sink.diagnose("duplicate_argument", start, end, key)
         if sink.events is not None:
-            _send(sink, call, '"' if call.streaming else _prefix(call) + dumps(value))
+            sink.events.append(ArgumentsDelta(call.index, '"' if call.streaming else _prefix(call, key) + dumps(value)))
         call.arguments[key] = value
     call.key = None
     call.key_parts = []
@@ -250,7 +253,7 @@ def _truncate(sink: Assembler, call: OpenCall, start: int, end: int) -> None:
 
 def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
     """More of a call as JSON: its name and arguments."""
-    call = _open(sink, start)
+    call = sink.call or _open(sink, start)
     if not call.value:
         call.value_start = start
     call.value.append(text)
@@ -267,8 +270,8 @@ def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
 
 def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON is complete."""
-    call = _open(sink, start)
-    body = _read_body(sink, call, "".join(call.value))
+    call = sink.call or _open(sink, start)
+    body = _body(sink, call)
     if not isinstance(body, dict):
         call.broken, call.code = True, "malformed_json"
     else:
@@ -276,22 +279,32 @@ def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     end_call(sink, rule, start, end)
 
 
+def _body(sink: Assembler, call: OpenCall) -> object:
+    """What the open JSON run says; None where it is no JSON."""
+    if sink.document is not None:
+        return sink.document[0]
+    return _read_body(sink, call, "".join(call.value))
+
+
 def _take_body(sink: Assembler, call: OpenCall, body: dict[str, Any]) -> None:
     """Name and arguments of a JSON body; the body counts where the frame has another name."""
     span = call.value_start, call.value_end
     header = "".join(call.name_parts).strip()
     name = body.get("name", header)
-    key = next((key for key in ARGUMENTS_KEYS if key in body), None)
-    arguments = body[key] if key is not None else {}
+    arguments: Any = {}
+    for key in ARGUMENTS_KEYS:
+        if key in body:
+            arguments = body[key]
+            if sink.document is None and isinstance(arguments, dict):
+                for repeated in _repeated("".join(call.value), key):
+                    sink.diagnose("duplicate_argument", *span, repeated)
+            break
     if isinstance(arguments, str):
         arguments = _read_body(sink, call, arguments)
         if isinstance(arguments, dict):
             sink.diagnose("double_encoded", *span)
             if sink.policy == "raw":
                 call.broken = True
-    elif key is not None and isinstance(arguments, dict):
-        for repeated in _repeated("".join(call.value), key):
-            sink.diagnose("duplicate_argument", *span, repeated)
     if not isinstance(name, str) or not isinstance(arguments, dict):
         call.broken = True
         if arguments is None:
@@ -355,7 +368,7 @@ def _is_object(text: str) -> bool:
 def end_args_json(sink: Assembler, rule: str, start: int, end: int) -> None:
     """Arguments as one JSON object; the frame has the name."""
     call = _open(sink, start)
-    arguments = _read_body(sink, call, "".join(call.value))
+    arguments = _body(sink, call)
     call.value = []
     if not isinstance(arguments, dict):
         call.broken, call.code = True, "malformed_json"

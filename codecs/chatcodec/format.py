@@ -176,9 +176,11 @@ class Format:
         `prompt` is what the completion continues, and tells in which state it starts; without it the options do.
         `finish_reason` is why the engine stopped.  Raises ParseError only for `policy="strict"`.
         """
-        self._check_text(text)
+        if type(text) is not str:
+            self._check_text(text)
         sink, machine, _ = self._open(None, tools, prompt, policy, infer_types, options)
-        sink.finish_reason = self._finish_reason(finish_reason)
+        if finish_reason is not None:
+            sink.finish_reason = self._finish_reason(finish_reason)
         try:
             machine.feed(text, final=True)
             return sink.finish(len(text))

@@ -14,7 +14,9 @@ import re
 from typing import Any
 
 from .grammar import Guard
+from .jsontext import read_document
 from .nodes import Move, Node, Ops
+from .search import LONG, hold, search_far
 from .sink import Sink, Unexpected
 
 _NON_BLANK = re.compile(r"\S").search
@@ -22,26 +24,6 @@ _NON_BLANK = re.compile(r"\S").search
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 _QUOTE_OR_ESCAPE = re.compile(r'["\\]').search
 _QUOTES = "`\"'"
-
-
-_LONG = 1024  #: characters, from which on a search goes by the first character of markers
-_GAP = 1024  #: characters between those, below which it is the slower way
-
-
-def _search_far(node: Node, text: str, pos: int) -> Any:
-    """The next marker in much text: finding one character is ten times as fast as finding a pattern, where it is rare."""
-    first, tried, at = node.first, 0, pos
-    while first is not None:
-        at = text.find(first, at)
-        if at < 0:
-            return None
-        match = node.at(text, at)
-        if match is not None:
-            return match
-        at, tried = at + 1, tried + 1
-        if tried > 8 and tried * _GAP > at - pos:
-            break
-    return node.search(text, at)
 
 
 # verdicts on a marker: it counts, it does not, more text decides, more than blanks decides; or it counts in text that was
@@ -72,7 +54,7 @@ class Machine:
         self.offset = offset  #: of what is pending
         self.starts = [0] * depth  #: where the symbol at each depth of the stack began
         self.blanks: list[str] = []  #: more of what is pending, while only blanks come
-        self.verbatim: list[str] = []  #: the open JSON run, or what came since a trial began
+        self.verbatim: list[str] = []  #: what came since a trial began
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("nodes", "inside")}
@@ -81,7 +63,8 @@ class Machine:
         """Give a machine that was copied or unpickled its format's nodes back."""
         self.nodes = nodes
         node = nodes[self.state]
-        self.inside = node if node.kind == 2 and not self.pending and not node.json and self.trial is None else None
+        if node.kind == 2 and not self.pending and self.trial is None:
+            self.inside = node if not node.json else node.string if self.quoted else None
         if self.trial is not None:
             self.trial.bind(nodes)
 
@@ -161,12 +144,14 @@ class Machine:
                 if pos == size and not (final and node.json and self.quoted):
                     break
                 if kind == 1 and node.special:
-                    pos, taken, verdict = self._before(node, text, pos, final)
+                    self.last, verdict = "", _NO
+                    if text[pos] in node.firsts or (node.skips_blanks and text[pos].isspace()):
+                        pos, taken, verdict = self._before(node, text, pos, final)
                     if verdict >= _MORE:
                         if verdict == _BLANKS:
                             self.blanks.append("")
                         break
-                    if taken is not None:
+                    if verdict == _YES and taken is not None:
                         if taken.before:
                             self._apply(taken.before, base + pos)
                         starts[taken.depth] = base + pos
@@ -174,7 +159,10 @@ class Machine:
                         state = taken.target
                         self._apply(taken.ops, base + pos)
                         continue
-                match = node.search(text, pos) if size - pos < _LONG else _search_far(node, text, pos)
+                if node.json:
+                    match = None
+                else:
+                    match = node.search(text, pos) if size - pos < LONG else search_far(node, text, pos)
                 if match is not None and (
                     (move := node.closers[match[0]]).plain
                     or (move.quick and text.startswith(move.follow, match.end()))
@@ -192,12 +180,17 @@ class Machine:
                     pos = match.end()
                 else:
                     if node.json:
-                        found, taken, verdict = self._find_json(node, text, pos, final)
+                        whole = None
+                        if kind == 1:
+                            sink.document = None
+                            if final and not node.strict:
+                                whole = self._read_json(node, text, pos)
+                        found, taken, verdict = whole or self._find_json(node, text, pos, final)
                         if verdict == _AGAIN:
                             text, base = self.rest
                             size, pos = len(text), 0
                     elif match is None and not final:
-                        found, taken, verdict = self._hold(node, text, pos), None, _MORE
+                        found, taken, verdict = hold(node, text, pos), None, _MORE
                     else:
                         found, taken, verdict = self._find(node, text, pos, final, match)
                     if found > pos:
@@ -207,8 +200,6 @@ class Machine:
                             starts[node.run_depth] = base + pos
                             state = node.enter
                         self.last = text[found - 1]
-                        if node.json:
-                            self.verbatim.append(text[pos:found])
                         node.handler(sink, text[pos:found], base + pos, base + found)
                     if taken is None:
                         pos = found
@@ -216,8 +207,6 @@ class Machine:
                             self.blanks.append("")
                         break
                     move = taken
-                    if node.json:
-                        self.verbatim = []
                     if found == pos and kind == 1:
                         move = node.moves.get(move.literal, move)
                     if move.tentative:
@@ -238,7 +227,10 @@ class Machine:
         self.offset = base + pos
         self.pending = text[pos:]
         node = nodes[state]
-        self.inside = node if node.kind == 2 and pos == size and not node.json else None
+        if node.kind == 2 and pos == size:
+            self.inside = node if not node.json else node.string if self.quoted else None
+        else:
+            self.inside = None
         if not self.hope_at:
             self.hope = node.prefixes
         if final:
@@ -254,7 +246,6 @@ class Machine:
 
     def _before(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
         """What to look at before a run starts: layout, and markers that may come here but not end the run."""
-        self.last = ""
         if node.skips_blanks:
             match = _NON_BLANK(text, pos)
             if match is None:
@@ -298,27 +289,13 @@ class Machine:
                 return found, move, _YES
             if verdict >= _MORE:
                 return found, None, verdict
-            match = node.search(text, found + 1) if size - found < _LONG else _search_far(node, text, found + 1)
-        held = self._hold(node, text, pos)
+            match = node.search(text, found + 1) if size - found < LONG else search_far(node, text, found + 1)
+        held = hold(node, text, pos)
         if not final:
             return held, None, _MORE
         if held < size and node.run in ("CONTENT", "REASONING"):
             self.sink.cut_marker(self.offset + held, self.offset + size)
         return size, None, _MORE
-
-    @staticmethod
-    def _hold(node: Node, text: str, pos: int) -> int:
-        """Where the end of the text begins that may be the start of a marker."""
-        size, first = len(text), node.first
-        start = max(pos, size - node.longest + 1)
-        if first is not None:
-            at = text.find(first, start)
-            while at >= 0:
-                if text[at:] in node.endings:
-                    return at
-                at = text.find(first, at + 1)
-            return size
-        return next((at for at in range(start, size) if text[at:] in node.endings), size)
 
     # -- whether a marker counts
 
@@ -391,7 +368,7 @@ class Machine:
             raise Unexpected(self.offset + pos, node.expected)
         self.sink.failed = True
         match = node.search(text, pos)
-        end = match.start() if match is not None else self._hold(node, text, pos)
+        end = match.start() if match is not None else hold(node, text, pos)
         if self.stray_from is None:
             self.stray_from = self.offset + pos
         if final and match is None:
@@ -434,7 +411,7 @@ class Machine:
                     return found, move if verdict == _YES else None, verdict
                 at = match.end()
             elif quote < 0:
-                return size if final else self._hold(node, text, max(at, pos)), None, _MORE
+                return size if final else hold(node, text, max(at, pos)), None, _MORE
             elif string := _JSON_STRING(text, quote):
                 at = string.end()
             else:
@@ -443,7 +420,7 @@ class Machine:
             return size, None, _MORE
         # a string that never closed: read once more, to the first closer
         self.quoted = False
-        earlier = "".join(self.verbatim)
+        earlier = "" if node.kind == 1 else self.sink.json_so_far()
         whole = earlier + text[pos:]
         match = node.search(whole)
         if match is None:
@@ -455,6 +432,20 @@ class Machine:
         self.sink.shorten(whole[:end], start)
         self.rest = whole[end:], start + end
         return 0, move, _AGAIN
+
+    def _read_json(self, node: Node, text: str, pos: int) -> tuple[int, Move, int] | None:
+        """Where a JSON run ends that is all there, and by which closer: by far the most frequent, and read only once."""
+        try:
+            value, end = read_document(text, pos)
+        except ValueError:
+            return None
+        match = node.at(text, end)
+        if match is None and (behind := _NON_BLANK(text, end)) is not None:
+            match = node.at(text, behind.start())
+        if match is None or (move := node.closers[match[0]]).guard is not None:
+            return None
+        self.sink.document = (value,)
+        return match.start(), move, _YES
 
     # -- calls that reasoning runs into
 

@@ -6,13 +6,15 @@ its state is first met; it decides nothing.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
 from .errors import DIAGNOSTICS
 from .grammar import JSON_RUNS, NAME_RUNS, Action, Guard, Op, State, Step, Tables
 from .sink import Handler, Handlers
+
+_STRING_END = re.compile(r'["\\]').search  #: the only characters that count inside a JSON string
 
 Ops = tuple[tuple[Handler | None, int, str | None], ...]
 """What to do with rules: a function, the depth at which the rule began, and its name; None notes that it begins here."""
@@ -70,6 +72,7 @@ class Node:
     run_depth: int
     handler: Handler
     json: bool
+    string: "Node | None"  #: for JSON: the same inside a string, where no marker counts
     special: bool  #: there is more to look at than markers that end the run
     skips_blanks: bool
     end: Ops
@@ -199,6 +202,7 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
         run_depth=state.run_depth,
         handler=handlers.runs[run] if run else handlers.diagnose,
         json=json,
+        string=None,
         special=json or run == "REASONING" or bool(inner and cursor),
         skips_blanks=skips_blanks,
         end=_ops(state.end, handlers),
@@ -223,6 +227,8 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
         return node.match(*where)
 
     node.search, node.at, node.match = search, at, match
+    if json:
+        node.string = replace(node, first=None, begins=_STRING_END)
     return node
 
 

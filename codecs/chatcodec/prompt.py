@@ -36,6 +36,7 @@ class PromptReader:
     ways: Ways
     read_tools: Callable[[str], list[dict[str, Any]]] | None = None  #: reads a section of declarations that are no JSON
     failed: bool = False
+    document: tuple[Any] | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)  #: what else the text says, by the names of rules and aliases
@@ -90,6 +91,9 @@ class PromptReader:
     def ended(self) -> None: ...
 
     def shorten(self, text: str, start: int) -> None: ...
+
+    def json_so_far(self) -> str:
+        return ""
 
     def known_names(self, guard: Guard, name: str) -> frozenset[str]:
         return frozenset()

@@ -28,12 +28,16 @@ class Sink(Protocol):
     """What the machine asks of whoever takes its lexemes, beside the handlers."""
 
     failed: bool  #: in a trial: something came up that a promoted call may not have
+    document: tuple[Any] | None  #: what the open JSON run says, if it was read already
 
     def stray(self, start: int, end: int) -> None:
         """Text where none belongs."""
 
     def cut_marker(self, start: int, end: int) -> None:
         """The text ended in what may have been the start of a marker."""
+
+    def json_so_far(self) -> str:
+        """The open JSON run, as far as it was handed on."""
 
     def shorten(self, text: str, start: int) -> None:
         """The open JSON run is no more than this text: a string in it never closed, so it is no JSON."""

@@ -16,11 +16,9 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
-
+from .jsontext import dumps, read_json, read_json_mended
 from .messages import Function
 
 #: What `type` may say, and what that means in JSON.
@@ -43,22 +41,8 @@ _MAX_REFERENCES = 32
 
 Types = frozenset[str]
 
-
 Reading = tuple[Any, str | None]
 """A value read from text, and the code of what was odd about it, if anything."""
-
-
-def dumps(value: Any) -> str:
-    """JSON as chat templates write it: `", "` and `": "`, insertion order, nothing escaped that need not be."""
-    return _ENCODE(value)
-
-
-_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def escaped(text: str) -> str:
-    """A piece of text as it stands inside a JSON string; pieces can be joined."""
-    return encode_basestring(text)[1:-1]
 
 
 # ------------------------------------------------------------------------------------------------------------- schemas
@@ -259,33 +243,3 @@ def guess_value(text: str) -> Any:
         return value if dumps(value) == text else text
     except (ValueError, RecursionError):
         return text
-
-
-def read_json(text: str) -> Any:
-    """JSON as RFC 8259 has it: no NaN, no Infinity, no integer longer than Python prints.  Raises ValueError."""
-    return from_json(text, allow_inf_nan=False)
-
-
-def read_json_mended(text: str) -> Any:
-    """JSON whose strings hold halves of surrogate pairs, each replaced by U+FFFD.  Raises ValueError for all else."""
-    if "\\u" not in text:
-        raise ValueError("no escape that could be mended")
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-        return _mended(value)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return re.sub("[\ud800-\udfff]", "\ufffd", value)
-    if isinstance(value, list):
-        return [_mended(item) for item in value]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    return value

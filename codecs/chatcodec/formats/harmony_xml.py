@@ -18,11 +18,11 @@ from typing import Any
 from ..errors import Loss, nearest
 from ..format import GENERATION_PROMPT, Format, Option, Refuse
 from ..grammar import markers
+from ..jsontext import dumps
 from ..messages import Function, Tool, function_of
 from ..prompt import PromptReader
 from ..reply import Layout
 from ..typescript import declare, dropped, read_declarations
-from ..values import dumps
 from ..wire import (
     ARGUMENT,
     ARGUMENT_NAME,

@@ -28,10 +28,10 @@ import regex
 from ..errors import Loss
 from ..format import GENERATION_PROMPT, Format, Option, Refuse
 from ..grammar import markers
+from ..jsontext import dumps
 from ..messages import Tool
 from ..prompt import Misfit, PromptReader
 from ..reply import Layout
-from ..values import dumps
 from ..wire import (
     ARGUMENT,
     ARGUMENT_NAME,
