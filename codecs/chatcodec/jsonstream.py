@@ -8,8 +8,9 @@ import json
 import re
 from typing import Any
 
+from .jsontext import STRING_END
+
 _STRUCTURE = re.compile(r'["{}\[\],:]').search
-_IN_STRING = re.compile(r'["\\]').search
 _HIGH, _LOW, _HEX = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}", r"[0-9a-fA-F]"
 #: An escape, or a pair that makes one character; half a pair is `lone` once it is certain that the other does not come.
 _ESCAPE = re.compile(rf"\\u{_HIGH}\\u{_LOW}|(?P<lone>\\u{_HIGH}(?!\\?\Z|\\u{_HEX}{{0,3}}\Z)|\\u{_LOW})|\\.", re.DOTALL).sub
@@ -57,7 +58,7 @@ class CallScanner:
                 self._keep(text[position])
                 position += 1
             elif self.in_string:
-                match = _IN_STRING(text, position)
+                match = STRING_END(text, position)
                 end = match.start() if match else size
                 self._keep(text[position:end])
                 position = end

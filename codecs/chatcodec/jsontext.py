@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+STRING_END = re.compile(r'["\\]').search  #: finds the only characters that count inside a JSON string
 _HALF = re.compile("[\ud800-\udfff]")  #: half of a surrogate pair
 
 quoted = encode_basestring  #: a text as a JSON string

@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from .grammar import Guard
-from .jsontext import read_document
+from .jsontext import STRING_END, read_document
 from .nodes import Move, Node, Ops
 from .search import LONG, hold, search_far
 from .sink import Sink, Unexpected
@@ -22,7 +22,6 @@ from .sink import Sink, Unexpected
 _NON_BLANK = re.compile(r"\S").search
 #: A whole JSON string.  Possessive, so that one without an end costs no more than its length.
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
-_QUOTE_OR_ESCAPE = re.compile(r'["\\]').search
 _QUOTES = "`\"'"
 
 
@@ -38,7 +37,7 @@ class Machine:
     pending = ""  #: text that is not decided
     hope: frozenset[str] = frozenset()  #: it stays undecided as long as it is one of these
     hope_at = 0  #: from there on
-    inside: Node | None = None  #: the open run's node, if nothing is pending
+    open: Node | None = None  #: where more of a run may come, or its beginning, if nothing is pending
     last = ""  #: the end of the open run, as far as it was handed on
     quoted = False  #: inside a string of a JSON run
     tried = False  #: a call in this reasoning was undone
@@ -57,26 +56,31 @@ class Machine:
         self.verbatim: list[str] = []  #: what came since a trial began
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("nodes", "inside")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("nodes", "open")}
 
     def bind(self, nodes: list[Node]) -> None:
         """Give a machine that was copied or unpickled its format's nodes back."""
         self.nodes = nodes
-        node = nodes[self.state]
-        if node.kind == 2 and not self.pending and self.trial is None:
-            self.inside = node if not node.json else node.string if self.quoted else None
+        if not self.pending and not self.blanks and self.trial is None:
+            self._open()
         if self.trial is not None:
             self.trial.bind(nodes)
 
     def feed(self, chunk: str, *, final: bool = False) -> None:
         """Take more text; `final` says that it is the last."""
-        node = self.inside
+        node = self.open
         if node is not None and chunk and not final:
-            first = node.first
-            if first not in chunk if first is not None else node.begins(chunk) is None:  # nothing but more of the open run
+            lead = node.lead
+            if lead not in chunk if lead is not None else node.begins(chunk) is None:  # nothing but more of the run
                 start = self.offset
                 self.offset = end = start + len(chunk)
                 self.last = chunk
+                if node.kind == 1:
+                    if node.enter_ops:
+                        self._apply(node.enter_ops, start)
+                    self.starts[node.run_depth] = start
+                    self.state = node.enter
+                    self.open = self.nodes[node.enter]
                 node.handler(self.sink, chunk, start, end)
                 return
         if self.trial is not None:
@@ -191,6 +195,8 @@ class Machine:
                             size, pos = len(text), 0
                     elif match is None and not final:
                         found, taken, verdict = hold(node, text, pos), None, _MORE
+                    elif match is not None and move.quick and (verdict := self._check_follow(move, text, match.end(), final)) >= _MORE:
+                        found, taken = match.start(), None
                     else:
                         found, taken, verdict = self._find(node, text, pos, final, match)
                     if found > pos:
@@ -226,15 +232,18 @@ class Machine:
         self.state = state
         self.offset = base + pos
         self.pending = text[pos:]
-        node = nodes[state]
-        if node.kind == 2 and pos == size:
-            self.inside = node if not node.json else node.string if self.quoted else None
+        if pos == size:
+            self._open()
         else:
-            self.inside = None
-        if not self.hope_at:
-            self.hope = node.prefixes
+            self.open = None
+            if not self.hope_at:
+                self.hope = nodes[state].prefixes
         if final:
             self._end()
+
+    def _open(self) -> None:
+        node = self.nodes[self.state]
+        self.open = None if node.kind == 0 else node if not node.json else node.string if self.quoted else None
 
     def _apply(self, ops: Ops, place: int) -> None:
         """Do what becomes of rules at a place."""
@@ -389,7 +398,7 @@ class Machine:
         at, size = pos, len(text)
         while True:
             if self.quoted:
-                match = _QUOTE_OR_ESCAPE(text, at)
+                match = STRING_END(text, at)
                 if match is None:
                     break
                 at = match.end()
@@ -451,7 +460,7 @@ class Machine:
 
     def _try(self, move: Move, text: str, offset: int, final: bool) -> None:
         """Parse on as if the call counted, and keep the text in case that it does not."""
-        self.inside = None
+        self.open = None
         sink = self.sink.trial()
         if sink is None:
             self.tried = True

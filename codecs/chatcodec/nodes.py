@@ -12,9 +12,8 @@ from typing import Any
 
 from .errors import DIAGNOSTICS
 from .grammar import JSON_RUNS, NAME_RUNS, Action, Guard, Op, State, Step, Tables
+from .jsontext import STRING_END
 from .sink import Handler, Handlers
-
-_STRING_END = re.compile(r'["\\]').search  #: the only characters that count inside a JSON string
 
 Ops = tuple[tuple[Handler | None, int, str | None], ...]
 """What to do with rules: a function, the depth at which the rule began, and its name; None notes that it begins here."""
@@ -61,8 +60,9 @@ class Node:
     endings: frozenset[str]  #: every proper beginning of a marker that may end the run
     longest: int
     firsts: frozenset[str]  #: BEFORE: the characters that markers begin with which may come here only
-    first: str | None  #: INSIDE: the character that every marker begins with, if it is one
-    begins: Callable[[str], Any]  #: INSIDE: finds a character that a marker begins with
+    first: str | None  #: the character that every marker begins with that may end the run, if it is one
+    lead: str | None  #: the character that every marker begins with that may come, if it is one
+    begins: Callable[[str], Any]  #: finds a character that a marker begins with
     search: Callable[..., Any]  #: finds the next marker
     at: Callable[..., Any]  #: the marker that ends the run at a place
     match: Callable[..., Any]  #: BETWEEN: the marker at the cursor, behind layout
@@ -179,7 +179,7 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
     closers = all_moves[state.enter] if state.enter is not None else moves
     literals, ending = list(moves), list(closers)
     cursor = [literal for literal in literals if literal in state.cursor] if inner else literals
-    firsts = {literal[0] for literal in ending}
+    firsts, leads = {literal[0] for literal in ending}, {literal[0] for literal in cursor + ending}
     skips_blanks = not tables.strict and (run is None or json)
     held = cursor + ending
     node = Node(
@@ -192,7 +192,8 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
         longest=max(map(len, held), default=0),
         firsts=frozenset(literal[0] for literal in cursor),
         first=min(firsts) if len(firsts) == 1 else None,
-        begins=re.compile(f"[{''.join(sorted(map(re.escape, firsts)))}]" if firsts else r"(?!)").search,
+        lead=min(leads) if len(leads) == 1 else None,
+        begins=re.compile(f"[{''.join(sorted(map(re.escape, leads)))}]" if leads else r"(?!)").search,
         search=_unset,
         at=_unset,
         match=_unset,
@@ -228,7 +229,7 @@ def _node(number: int, state: State, all_moves: list[dict[str, Move]], tables: T
 
     node.search, node.at, node.match = search, at, match
     if json:
-        node.string = replace(node, first=None, begins=_STRING_END)
+        node.string = replace(node, lead=None, begins=STRING_END)
     return node
 
 
