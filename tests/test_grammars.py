@@ -85,3 +85,17 @@ def test_bad_grammars_are_refused(fault: str, written: Path) -> None:
 def test_a_missing_grammar_is_named(written: Path) -> None:
     with pytest.raises(grammar.GrammarError, match=r"none\.lark"):
         grammar.markers("none")
+
+
+def test_interegular_does_not_slow_the_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lark would check its own terminals for collisions wherever that package is installed, as it is beside most engines."""
+    import interegular
+    from lark import lexer, load_grammar
+
+    def fail(*_: object) -> None:
+        raise AssertionError("the terminals of Lark's own grammar are compared")
+
+    monkeypatch.delattr(load_grammar._get_parser, "cache", raising=False)
+    monkeypatch.setattr(interegular.Comparator, "from_regexes", fail)
+    grammar._source.__wrapped__("solar_open2")
+    assert lexer.has_interegular

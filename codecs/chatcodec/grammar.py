@@ -33,9 +33,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from lark import lexer
 from lark.common import ParserConf
 from lark.exceptions import LarkError
-from lark.load_grammar import load_grammar
+from lark.grammar import NonTerminal
+from lark.load_grammar import Grammar, load_grammar
 from lark.parsers.lalr_analysis import LALR_Analyzer, Shift
 
 from .errors import CodecError
@@ -149,10 +151,14 @@ def _source(name: str) -> tuple[Any, str]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise GrammarError(f"{path}: cannot be read: {error.strerror}") from None
+    # where interegular is installed, Lark checks its own terminals for collisions, at each start, for a tenth of a second
+    checks, lexer.has_interegular = lexer.has_interegular, False
     try:
         return load_grammar(text, str(path), [str(directory())], True)[0], str(path)  # type: ignore[no-untyped-call]
     except LarkError as error:
         raise GrammarError(f"{path}: {error}") from None
+    finally:
+        lexer.has_interegular = checks
 
 
 @lru_cache
@@ -185,7 +191,7 @@ def compile_tables(name: str, start: str) -> Tables:
     grammar, path = _source(name)
     literals = markers(name)
     try:
-        _, rules, _ = grammar.compile([start], "*")
+        _, rules, _ = _only(grammar, start).compile([start], "*")
         analyzer = LALR_Analyzer(ParserConf(rules, {}, [start]), debug=True, strict=True)
         analyzer.compute_lalr()  # type: ignore[no-untyped-call]
     except LarkError as error:
@@ -194,6 +200,20 @@ def compile_tables(name: str, start: str) -> Tables:
     for terminal in sorted(used - literals.keys() - RUNS):
         raise GrammarError(f"{path}: {terminal} is declared without a string and is no run; the runs are {', '.join(sorted(RUNS))}")
     return _Unroller(path, name, start, analyzer, literals).unroll()
+
+
+def _only(grammar: Any, start: str) -> Any:
+    """The part of a grammar that a start rule needs, with terminals as names: Lark takes its time for each rule."""
+    trees = {name: tree for name, _, tree, _ in grammar.rule_defs}
+    needed, pending = {start}, [start]
+    while pending:
+        tree = trees.get(pending.pop())
+        used = {value.name for value in tree.scan_values(lambda value: isinstance(value, NonTerminal))} if tree is not None else set()
+        pending += used - needed
+        needed |= used
+    rules = [rule for rule in grammar.rule_defs if rule[0] in needed]
+    names: list[Any] = [(name, (None, priority)) for name, (_, priority) in grammar.term_defs]
+    return Grammar(rules, names, grammar.ignore)
 
 
 class _Unroller:
@@ -208,6 +228,8 @@ class _Unroller:
         # what each terminal does on top of an item set: the rule to reduce, or the item set to shift to
         self.reduces: dict[Any, dict[str, Any]] = {}
         self.shifts: dict[Any, dict[str, Any]] = {}
+        # where each symbol leads, by name, since Lark's symbols are slow to compare
+        self.targets = {top: {symbol.name: target for symbol, target in top.transitions.items()} for top in sets.values()}
         for closure, actions in analyzer.parse_table.states.items():
             top = sets[closure]
             self.reduces[top] = {name: rule for name, (action, rule) in actions.items() if action is not Shift}
@@ -217,9 +239,10 @@ class _Unroller:
         self.by_origin: dict[Any, list[Any]] = {}
         for origin, rules in analyzer.lr0_rules_by_origin.items():
             self.by_origin[origin] = list(rules)
-        self.nullable = analyzer.NULLABLE
+        self.nullable = {symbol.name for symbol in analyzer.NULLABLE}
         self.tried = self._first("promoted")
         self.openers = frozenset().union(*map(self._first, CALL_RULES))
+        self.terminals: dict[Stack, list[str]] = {}  # by what was asked for before
         self.numbers: dict[Stack, int] = {}
         self.states: list[State] = []
         self.queue: deque[Stack] = deque()
@@ -249,7 +272,7 @@ class _Unroller:
         return min((str(item.rule.origin.name) for item in stack[-1].kernel), default=self.start)
 
     def _goto(self, stack: Stack, symbol: Any) -> Stack:
-        return (*stack, stack[-1].transitions[symbol])
+        return (*stack, self.targets[stack[-1]][symbol.name])
 
     def _reduce(self, stack: Stack, rule: Any) -> tuple[Stack, Action]:
         below = stack[: len(stack) - len(rule.expansion)]
@@ -284,9 +307,12 @@ class _Unroller:
 
     def _terminals(self, stack: Stack) -> list[str]:
         """The terminals that may come next, in the order of their names."""
-        top = stack[-1]
-        reducible = [name for name in self.reduces[top] if name in self.known and self._shift(stack, name)]
-        return sorted([*self.shifts[top], *reducible])
+        found = self.terminals.get(stack)
+        if found is None:
+            top = stack[-1]
+            reducible = [name for name in self.reduces[top] if name in self.known and self._shift(stack, name)]
+            found = self.terminals[stack] = sorted([*self.shifts[top], *reducible])
+        return found
 
     # -- one state
 
@@ -345,12 +371,14 @@ class _Unroller:
             if here is not stack:
                 yield here, cuts
             items = [item for item in here[-1].kernel if item.index and not item.rule.origin.name.startswith("$")]
-            for item in sorted(items, key=lambda item: (len(item.rule.expansion) - item.index, str(item))):
+            if len(items) > 1:
+                items.sort(key=lambda item: (len(item.rule.expansion) - item.index, str(item)))
+            for item in items:
                 name, rest = str(item.rule.origin.name), item.rule.expansion[item.index :]
                 base = len(here) - item.index
                 skipped, missing = here, False
                 for symbol in rest[:-1]:
-                    skipped, missing = self._goto(skipped, symbol), missing or symbol not in self.nullable
+                    skipped, missing = self._goto(skipped, symbol), missing or symbol.name not in self.nullable
                     self._reach(skipped, (*cuts, (Op.BROKEN, name, None, base)) if missing else cuts, seen, queue)
                 ended: tuple[Action, ...] = ((Op.END, name, None, base),)
                 if rest:
@@ -383,7 +411,7 @@ class _Unroller:
                     seen.add(symbol)
                     for rule in self.by_origin.get(symbol, ()):
                         walk(rule.expansion)
-                if symbol not in self.nullable and symbol.name not in RUNS:
+                if symbol.name not in self.nullable and symbol.name not in RUNS:
                     return
 
         for origin, rules in self.by_origin.items():

@@ -3,7 +3,7 @@
 Rules of this module:
 
 * what is read is RFC 8259: no NaN, no Infinity, no control characters in strings, no halves of surrogate pairs;
-* nothing is read twice where once will do: `read_document` gives a value, and where it ends, in one pass.
+* nothing is read twice where once will do.
 """
 
 import json
@@ -68,19 +68,20 @@ def _mended(value: Any) -> Any:
     return value
 
 
-def read_document(text: str, start: int) -> tuple[Any, int]:
-    """The JSON value that begins at a place, and where it ends.
+def read_document(text: str) -> Any:
+    """The value of a JSON text without oddities, in one pass.
 
-    Raises ValueError where there is none, or none that is as it should be: a member that comes twice or a surrogate in
-    escapes is for others to look at.
+    Raises ValueError where there are any: a member that comes twice or half of a surrogate pair is for others to look at.
     """
     try:
-        value, end = _DOCUMENT(text, start)
-        if text.find("\\", start, end) >= 0 and _has_half(value):
+        value, end = _DOCUMENT(text)
+        if "\\" in text and _has_half(value):
             raise ValueError("half of a surrogate pair")
     except RecursionError:
         raise ValueError("nested too deep") from None
-    return value, end
+    if end < len(text) and not text[end:].isspace():
+        raise ValueError("more than a value")
+    return value
 
 
 def _has_half(value: Any) -> bool:

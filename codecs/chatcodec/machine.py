@@ -163,7 +163,7 @@ class Machine:
                         state = taken.target
                         self._apply(taken.ops, base + pos)
                         continue
-                if node.json:
+                if node.json and not (kind == 1 and final):
                     match = None
                 else:
                     match = node.search(text, pos) if size - pos < LONG else search_far(node, text, pos)
@@ -187,8 +187,8 @@ class Machine:
                         whole = None
                         if kind == 1:
                             sink.document = None
-                            if final and not node.strict:
-                                whole = self._read_json(node, text, pos)
+                            if match is not None and not node.strict:
+                                whole = self._read_json(node, text, pos, match)
                         found, taken, verdict = whole or self._find_json(node, text, pos, final)
                         if verdict == _AGAIN:
                             text, base = self.rest
@@ -442,19 +442,16 @@ class Machine:
         self.rest = whole[end:], start + end
         return 0, move, _AGAIN
 
-    def _read_json(self, node: Node, text: str, pos: int) -> tuple[int, Move, int] | None:
-        """Where a JSON run ends that is all there, and by which closer: by far the most frequent, and read only once."""
+    def _read_json(self, node: Node, text: str, pos: int, match: Any) -> tuple[int, Move, int] | None:
+        """A JSON run that is whole up to the first closer: by far the most frequent, and read only once."""
+        found, move = match.start(), node.closers[match[0]]
+        if move.guard is not None:
+            return None
         try:
-            value, end = read_document(text, pos)
+            self.sink.document = (read_document(text[pos:found]),)
         except ValueError:
             return None
-        match = node.at(text, end)
-        if match is None and (behind := _NON_BLANK(text, end)) is not None:
-            match = node.at(text, behind.start())
-        if match is None or (move := node.closers[match[0]]).guard is not None:
-            return None
-        self.sink.document = (value,)
-        return match.start(), move, _YES
+        return found, move, _YES
 
     # -- calls that reasoning runs into
 

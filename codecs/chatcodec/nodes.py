@@ -5,9 +5,10 @@ its state is first met; it decides nothing.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any
 
 from .errors import DIAGNOSTICS
@@ -138,8 +139,13 @@ def _alternatives(literals: list[str]) -> str:
     return "|".join(map(_alternatives, by_first.values()))
 
 
-def _prefixes(literals: Any) -> frozenset[str]:
-    return frozenset(literal[:length] for literal in literals for length in range(1, len(literal)))
+@lru_cache(maxsize=1024)
+def _beginnings(literal: str) -> frozenset[str]:
+    return frozenset(literal[:length] for length in range(1, len(literal)))
+
+
+def _prefixes(literals: Iterable[str]) -> frozenset[str]:
+    return frozenset().union(*map(_beginnings, literals))
 
 
 def _moves(state: State, handlers: Handlers) -> dict[str, Move]:

@@ -22,7 +22,7 @@ from ..jsontext import dumps
 from ..messages import Function, Tool, function_of
 from ..prompt import PromptReader
 from ..reply import Layout
-from ..typescript import declare, dropped, read_declarations
+from ..typescript_writer import declare
 from ..wire import (
     ARGUMENT,
     ARGUMENT_NAME,
@@ -219,13 +219,13 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         except ValueError:
             reader.check(_is_number(notes["effort"]), f"{notes['effort']!r} is no effort")
             options["reasoning_effort"] = float(notes["effort"])
-    builtin = len(read_declarations(notes["builtin"])) if "builtin" in notes else 0
+    builtin = len(read_tools(notes["builtin"])) if "builtin" in notes else 0
     for tool in reader.tools[builtin:]:
         if _as_trained(tool["function"]) is TRAINED_BASH:  # it stands where it would not if it had the trained shape
             parameters = tool["function"]["parameters"]
             parameters.update({"title": "bash"} if "required" in parameters else {"required": list[str]()})
     if "builtin" in notes:
-        declared = [function_of(tool) for tool in read_declarations(notes["builtin"])]
+        declared = [function_of(tool) for tool in read_tools(notes["builtin"])]
         names = [function["name"] for function in declared if declare(function) != declare(TRAINED_BASH)]
         if names:
             options["builtin_tools"] = names
@@ -234,10 +234,17 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return reader.messages or [{"role": "system", "content": ""}], options
 
 
+def read_tools(text: str) -> list[dict[str, Any]]:
+    """The tools of a section.  Whoever only renders or parses completions does not pay for what reads TypeScript."""
+    from ..typescript import read_declarations
+
+    return read_declarations(text)
+
+
 def shown(function: Function) -> Function:
     """What a tool's declaration shows of it."""
     try:
-        found: Function = read_declarations(declare(_as_trained(function)))[0]["function"]
+        found: Function = read_tools(declare(_as_trained(function)))[0]["function"]
     except ValueError:
         return function
     return found
@@ -285,6 +292,8 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
 
 def _tool_losses(tools: Sequence[Tool], options: Mapping[str, Any]) -> Iterable[Loss]:
     """What a tool's declaration does not show, and the place among the tools of those that the system block sets apart."""
+    from ..typescript import dropped
+
     functions = [_as_trained(function_of(tool)) for tool in tools]
     order = sorted(range(len(tools)), key=lambda index: not _is_builtin(functions[index], options))
     for index, (tool, function, place) in enumerate(zip(tools, functions, order, strict=True)):
@@ -312,7 +321,7 @@ FORMAT = Format(
     generation_prompt=generation_prompt,
     starts=((M["ASSISTANT_OPEN"], "completion"),),
     read=read,
-    read_tools=read_declarations,
+    read_tools=read_tools,
     shown=shown,
     losses=losses,
     flat_calls=True,
