@@ -30,6 +30,7 @@ from .wire import Rendered, Wire
 POLICIES = ("strict", "recover", "raw")
 FINISH_REASONS = ("stop", "tool_calls", "length")
 _PROSE = 80  #: a marker longer than this is a paragraph of instructions
+_TOKEN = regex.compile(r"<\|[^|<>]+\|>")
 _TAG = regex.compile(r"<\|[^|<>]*\|>|</?[A-Za-z][\w:.-]*[>=]?")
 
 
@@ -66,6 +67,7 @@ class Format:
     `generation_prompt(options)` is the text that opens the next assistant turn.
     `read(reader)` makes a conversation of a prompt, from what its rules and `notes` said.  `losses(...)` names what the
     format's own text cannot give back.  `words` are the template's own words for refusals, by code.
+    `tags` are the control tokens that are not spelt `<|…|>`.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Format:
     notes: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     reserved_in_names: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     _nodes: dict[str, tuple[list[Node], int]] = field(default_factory=dict, repr=False)
 
     # -- rendering
@@ -265,6 +268,12 @@ class Format:
         except Misfit as error:
             raise ParseError(self.name, text, error.position, error.reason) from None
         return Conversation.model_validate({"messages": messages, "tools": reader.tools or None, "options": options})
+
+    @cached_property
+    def special_tokens(self) -> tuple[str, ...]:
+        """The control tokens of the format, sorted: what the model's tokenizer has a token of its own for."""
+        found = {token for text in markers(self.name).values() for token in _TOKEN.findall(text)}
+        return tuple(sorted(found.union(self.tags)))
 
     @cached_property
     def control_search(self) -> Callable[[str], Any]:

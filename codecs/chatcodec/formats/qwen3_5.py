@@ -293,6 +293,7 @@ FORMAT = Format(
     },
     write=write,
     generation_prompt=generation_prompt,
+    tags=tuple(M[name] for name in ("THINK_TAG", "THINK_END_TAG", "TOOL_CALL_TAG", "TOOL_CALL_END_TAG", "RESULT_TAG", "RESULT_END_TAG")),
     starts=((M["ASSISTANT_OPEN"] + M["THINK_CLOSE"], "completion"), (M["ASSISTANT_OPEN"], "completion_thinking")),
     read=read,
     losses=losses,
