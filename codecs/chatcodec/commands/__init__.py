@@ -1,0 +1,1 @@
+"""The commands for data sets and tokens.  Each module has `register(app)`, which adds its command to the command line."""

@@ -1,0 +1,1 @@
+"""Bridges to other people's programs, each a module that imports its program when it is itself imported."""
