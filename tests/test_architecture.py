@@ -12,11 +12,11 @@ PACKAGE = Path(chatcodec.__file__).parent
 
 #: From the ground up; a module imports only what stands before it.
 LAYERS = """
-    errors events jsontext grammar sink nodes search machine messages reply values jsonstream assembler calls prompt wire losses
-    typescript_lexer typescript_writer typescript format formats/* formats terminal cli_io cli __main__
+    errors events jsontext controls detokenizer grammar sink nodes search machine messages reply values jsonstream assembler calls prompt
+    snapshot stream openai wire losses typescript_lexer typescript_writer typescript format formats/* formats terminal cli_io cli __main__
 """.split()
 #: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
-LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("format", "formats")}
+LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("stream", "format"), ("stream", "formats")}
 LONGEST = 510
 
 

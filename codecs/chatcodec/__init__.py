@@ -11,10 +11,11 @@ from .events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .format import Format, Option, Stream
+from .format import Format, Option
 from .formats import get_format, list_formats
 from .messages import Conversation, FunctionCall, Message, ToolCall
 from .reply import PartialCall, Reply, Segment
+from .stream import IdStream, Stream
 from .wire import Rendered, Span
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ __all__ = [
     "Event",
     "Format",
     "FunctionCall",
+    "IdStream",
     "Loss",
     "Message",
     "Option",

@@ -11,7 +11,7 @@ Rules of this module and of `calls`, which has the part for calls:
 * `strict` refuses at the first diagnostic that `errors.DIAGNOSTICS` says it refuses; `raw` promotes and repairs nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -19,9 +19,9 @@ from .errors import DIAGNOSTICS, Diagnostic
 from .events import ContentDelta, Diagnosed, Event, ReasoningDelta
 from .grammar import Guard
 from .jsonstream import CallScanner
-from .messages import Function, assistant_message
+from .messages import NAMESPACE, Function, assistant_message
 from .reply import FinishReason, PartialCall, Policy, Reply, Segment, Ways
-from .values import NO_SIGNATURE, Signature, Types
+from .values import NO_SIGNATURE, Signature, Types, signature_of
 
 
 class Refused(Exception):
@@ -118,6 +118,7 @@ class OpenCall:
     types: Types | None = None
     value_start = value_end = 0
     streaming = False  #: the value is sent on while it arrives
+    document: tuple[Any] | None = None  #: what the JSON run says, if it was read already
     scanner: CallScanner | None = None  #: reads a JSON body while it arrives
     held = ""  #: a newline that is layout if the value ends behind it
 
@@ -143,7 +144,8 @@ class Assembler:
     unclosed = False  #: reasoning never ended
     text: TextRun | None = None  #: the open run of content or reasoning
     call: OpenCall | None = None
-    document: tuple[Any] | None = None  #: what the open JSON run says, if it was read already
+    spell: Callable[[str], str] | None = None  #: gives text as it is read, where the machine has another spelling
+    document: tuple[Any] | None = None  #: what the JSON run that comes says, if it was read already
     partial: PartialCall | None = None
     untyped = False
     after_end: tuple[int, int] | None = None  #: where text stands behind the stop token
@@ -205,16 +207,26 @@ class Assembler:
         call = self.call
         if call is None:
             return frozenset()
+        signature = call.signature
+        if call.name is None:  # it is complete, but nothing that makes it final was handed on
+            known = self.known_name("".join(call.name_parts).strip())
+            signature = signature_of(self.tools[known]) if self.tools and known else NO_SIGNATURE
         if name:
-            return frozenset(call.signature.properties)
-        return call.signature.properties.keys() - call.arguments.keys() - {call.argument_name()}
+            return frozenset(signature.properties)
+        return signature.properties.keys() - call.arguments.keys() - {call.argument_name()}
 
-    def name_so_far(self) -> str:
-        """The part of the open name that was handed on; none is so long that it could be known."""
+    def known_name(self, name: str) -> str | None:
+        """The tool that a name means: its own, or without a namespace before it."""
+        tools = self.tools or ()
+        bare = name.removeprefix(NAMESPACE)
+        return name if name in tools else bare if bare in tools and self.policy != "raw" else None
+
+    def name_so_far(self, guard: Guard) -> str:
+        """The part of the open name, of a tool or of an argument, that was handed on; none is so long that it could be known."""
         call = self.call
         if call is None:
             return ""
-        parts = call.key_parts if call.key_parts or call.name is not None else call.name_parts
+        parts = call.key_parts if guard is Guard.ARGUMENT else call.name_parts
         return "".join(parts) if len(parts) < 256 else "\0"
 
     def trial(self) -> "Assembler | None":
@@ -223,7 +235,7 @@ class Assembler:
             return None
         # what a trial finds is refused when it is adopted, if it is
         made = Assembler(self.ways, self.tools, None if self.events is None else [], infer_types=self.infer_types)
-        made.index = self.index
+        made.index, made.spell = self.index, self.spell
         return made
 
     def adopt(self, trial: Any) -> bool:

@@ -11,7 +11,6 @@ from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
 from .jsonstream import ARGUMENTS_KEYS, CallScanner, cut_arguments
 from .jsontext import dumps, escaped, quoted, read_json, read_json_mended
-from .messages import NAMESPACE
 from .reply import PartialCall, Segment
 from .sink import Handlers
 from .values import STRING, guess_value, read_value, signature_of
@@ -46,22 +45,17 @@ def start_call(sink: Assembler, call: OpenCall, told: str | None = None, *, earl
     """
     written = told if told is not None else "".join(call.name_parts)
     call.name = name = written.strip()
+    known = None
+    if sink.tools is not None and (known := sink.known_name(name)) is not None and told is None:
+        call.signature = signature_of(sink.tools[known])
     if not name:
         call.broken = True
     if call.broken:
         return
-    tools = sink.tools
-    if tools is not None:
-        if name not in tools:
-            span = call.start, call.start + len(written)
-            if name.startswith(NAMESPACE) and name[len(NAMESPACE) :] in tools and sink.policy != "raw":
-                if not early:
-                    sink.diagnose("recipient_namespace", *span, name)
-                call.name = name = name[len(NAMESPACE) :]
-            elif not early:
-                sink.diagnose("unknown_tool", *span, name)
-        if told is None and name in tools:
-            call.signature = signature_of(tools[name])
+    if sink.tools is not None:
+        if known != name and not early:
+            sink.diagnose("unknown_tool" if known is None else "recipient_namespace", call.start, call.start + len(written), name)
+        call.name = name = known or name
     if not call.started:
         sink.index = call.index + 1
         call.started = True
@@ -255,13 +249,13 @@ def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
     """More of a call as JSON: its name and arguments."""
     call = sink.call or _open(sink, start)
     if not call.value:
-        call.value_start = start
+        call.value_start, call.document = start, sink.document
     call.value.append(text)
     call.value_end = end
     if sink.events is not None:
         if call.scanner is None:
             call.scanner = CallScanner()
-        call.scanner.feed(text)
+        call.scanner.feed(text if sink.spell is None else sink.spell(text))
         if not call.started and call.scanner.name:
             start_call(sink, call, call.scanner.name, early=True)
         if call.started:
@@ -274,6 +268,9 @@ def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     body = _body(sink, call)
     if not isinstance(body, dict):
         call.broken, call.code = True, "malformed_json"
+        scanner = CallScanner()  # one that read along may have read more than counts
+        scanner.feed(_json_text(sink, call))
+        call.name = scanner.name
     else:
         _take_body(sink, call, body)
     end_call(sink, rule, start, end)
@@ -281,9 +278,15 @@ def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
 
 def _body(sink: Assembler, call: OpenCall) -> object:
     """What the open JSON run says; None where it is no JSON."""
-    if sink.document is not None:
-        return sink.document[0]
-    return _read_body(sink, call, "".join(call.value))
+    if call.document is not None:
+        return call.document[0]
+    return _read_body(sink, call, _json_text(sink, call))
+
+
+def _json_text(sink: Assembler, call: OpenCall) -> str:
+    """The open JSON run, as it is read."""
+    text = "".join(call.value)
+    return text if sink.spell is None else sink.spell(text)
 
 
 def _take_body(sink: Assembler, call: OpenCall, body: dict[str, Any]) -> None:
@@ -295,8 +298,8 @@ def _take_body(sink: Assembler, call: OpenCall, body: dict[str, Any]) -> None:
     for key in ARGUMENTS_KEYS:
         if key in body:
             arguments = body[key]
-            if sink.document is None and isinstance(arguments, dict):
-                for repeated in _repeated("".join(call.value), key):
+            if call.document is None and isinstance(arguments, dict):
+                for repeated in _repeated(_json_text(sink, call), key):
                     sink.diagnose("duplicate_argument", *span, repeated)
             break
     if isinstance(arguments, str):
@@ -342,8 +345,8 @@ def _read_body(sink: Assembler, call: OpenCall, text: str) -> object:
 def cut_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON without its closer."""
     call = _open(sink, start)
-    if sink.ending and (sink.finish_reason == "length" or not _is_object("".join(call.value))):
-        text = "".join(call.value)
+    text = _json_text(sink, call)
+    if sink.ending and (sink.finish_reason == "length" or not _is_object(text)):
         scanner = call.scanner
         if scanner is None:
             scanner = CallScanner()
@@ -385,7 +388,7 @@ def add_args_json(sink: Assembler, text: str, start: int, end: int) -> None:
     """More of a call's arguments as one JSON object."""
     call = _open(sink, start)
     if not call.value:
-        call.value_start = start
+        call.value_start, call.document = start, sink.document
     call.value.append(text)
     call.value_end = end
 

@@ -16,6 +16,8 @@ import regex
 
 from .assembler import Assembler, Refused
 from .calls import HANDLERS
+from .controls import ControlTokens
+from .detokenizer import Detokenizer, vocabulary
 from .errors import CodecError, Loss, ParseError, RenderError, nearest
 from .events import Event
 from .grammar import compile_tables, markers
@@ -25,6 +27,8 @@ from .nodes import Node, build_nodes
 from .prompt import Misfit, PromptReader, handlers
 from .reply import FinishReason, Layout, Policy, Reply, Ways
 from .sink import Unexpected
+from .snapshot import load
+from .stream import IdStream, Stream
 from .wire import Rendered, Wire
 
 POLICIES = ("strict", "recover", "raw")
@@ -91,7 +95,7 @@ class Format:
     words: Mapping[str, str] = field(default_factory=dict)
     reserved_in_names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    _nodes: dict[str, tuple[list[Node], int]] = field(default_factory=dict, repr=False)
+    _nodes: dict[Any, tuple[list[Node], int]] = field(default_factory=dict, repr=False)
 
     # -- rendering
 
@@ -182,13 +186,45 @@ class Format:
         if type(text) is not str:
             self._check_text(text)
         sink, machine, _ = self._open(None, tools, prompt, policy, infer_types, options)
+        return self._parsed(text, sink, machine, finish_reason)
+
+    def _parsed(self, text: str, sink: Assembler, machine: Machine, finish_reason: FinishReason | None) -> Reply:
         if finish_reason is not None:
             sink.finish_reason = self._finish_reason(finish_reason)
         try:
             machine.feed(text, final=True)
             return sink.finish(len(text))
         except Refused as refused:
-            raise self._refused(refused, text, sink) from None
+            raise self._refused(refused, text if sink.spell is None else sink.spell(text), sink) from None
+
+    def parse_ids(
+        self,
+        ids: Iterable[int],
+        tokenizer: Any,
+        *,
+        tools: Sequence[Tool] | None = None,
+        prompt: Rendered | str | None = None,
+        finish_reason: FinishReason | None = None,
+        policy: Policy = "recover",
+        infer_types: bool = False,
+        **options: Any,
+    ) -> Reply:
+        """What a completion of token ids says; spans are offsets in the text of the ids, control tokens included.
+
+        `tokenizer` is one of `tokenizers`, `transformers` or `tiktoken`, or any with the methods of `detokenizer.Tokenizer`.
+        A control token of the format counts only as its own id: spelt in other tokens it is text.  Those that the tokenizer
+        does not have count as text.  The other arguments are those of `parse`.
+        """
+        guards, detokenizer = self._detokenizer(tokenizer)
+        text = detokenizer.feed(ids) + detokenizer.close()
+        sink, machine, _ = self._open(None, tools, prompt, policy, infer_types, options, guards)
+        return self._parsed(text, sink, machine, finish_reason)
+
+    def _detokenizer(self, tokenizer: Any) -> tuple[ControlTokens, Detokenizer]:
+        words = vocabulary(tokenizer)
+        controls = words.controls(self.special_tokens)
+        guards = ControlTokens(controls.values())
+        return guards, Detokenizer(words, controls, guards)
 
     def stream(
         self,
@@ -198,14 +234,58 @@ class Format:
         policy: Policy = "recover",
         infer_types: bool = False,
         **options: Any,
-    ) -> "Stream":
+    ) -> Stream:
         """A parse that is fed in pieces of any size.  The arguments are those of `parse`."""
         events: list[Event] = []
         sink, machine, start = self._open(events, tools, prompt, policy, infer_types, options)
-        return Stream(self, start, sink, machine, keeps_text=policy == "strict")
+        return Stream(self, start, sink, machine)
+
+    def stream_ids(
+        self,
+        tokenizer: Any,
+        *,
+        tools: Sequence[Tool] | None = None,
+        prompt: Rendered | str | None = None,
+        policy: Policy = "recover",
+        infer_types: bool = False,
+        **options: Any,
+    ) -> IdStream:
+        """A parse that is fed with token ids.  The arguments are those of `parse_ids`."""
+        guards, detokenizer = self._detokenizer(tokenizer)
+        events: list[Event] = []
+        sink, machine, start = self._open(events, tools, prompt, policy, infer_types, options, guards)
+        return IdStream(Stream(self, start, sink, machine, guards), detokenizer)
+
+    def resume(self, saved: str, *, tokenizer: Any = None) -> Stream | IdStream:
+        """The stream whose `to_json` gave this text; one of token ids needs its tokenizer.  Raises CodecError."""
+        guards, detokenizer = (None, None) if tokenizer is None else self._detokenizer(tokenizer)
+
+        def prepare(sink: Assembler) -> None:
+            sink.ways, sink.spell = self._ways, None if guards is None else guards.spell
+
+        state, machine, sink = load(saved, prepare)
+        if state["format"] != self.name:
+            raise CodecError(f"{self.name}: this stream is one of {state['format']}")
+        if ("detokenizer" in state) != (detokenizer is not None):
+            kind = "text: leave the tokenizer out" if detokenizer is not None else "token ids: give its tokenizer"
+            raise CodecError(f"{self.name}: this stream is one of {kind}")
+        machine.bind(self.nodes(state["start"], guards)[0])
+        stream = Stream(self, state["start"], sink, machine, guards)
+        stream._text = state["text"]
+        if detokenizer is None:
+            return stream
+        detokenizer.restore(state["detokenizer"])
+        return IdStream(stream, detokenizer)
 
     def _open(
-        self, events: list[Event] | None, tools: Any, prompt: Any, policy: Policy, infer_types: bool, options: Mapping[str, Any]
+        self,
+        events: list[Event] | None,
+        tools: Any,
+        prompt: Any,
+        policy: Policy,
+        infer_types: bool,
+        options: Mapping[str, Any],
+        guards: ControlTokens | None = None,
     ) -> tuple[Assembler, Machine, str]:
         if policy not in POLICIES:
             raise CodecError(f"{self.name}: unknown policy {policy!r}{nearest(str(policy), POLICIES)}")
@@ -217,8 +297,10 @@ class Format:
             start = self._start(self.generation_prompt(self._options(options)))
         else:
             start = self._default_start
-        nodes, depth = self.nodes(start)
+        nodes, depth = self.nodes(start, guards)
         sink = Assembler(self._ways, self._functions(tools), events, policy=policy, infer_types=infer_types)
+        if guards is not None:
+            sink.spell = guards.spell
         return sink, Machine(nodes, sink, depth), start
 
     def _start(self, ending: str) -> str:
@@ -230,13 +312,17 @@ class Format:
         ending = self.generation_prompt(self._defaults)
         return next(start for suffix, start in self.starts if ending.endswith(suffix))
 
-    def nodes(self, start: str) -> tuple[list[Node], int]:
-        """The automaton of a start rule, compiled on its first use, and the depth of its stack."""
-        found = self._nodes.get(start)
+    def nodes(self, start: str, guards: ControlTokens | None = None) -> tuple[list[Node], int]:
+        """The automaton of a start rule, compiled on its first use, and the depth of its stack.
+
+        With `guards`, its markers are control tokens that were recognised by their ids.
+        """
+        key = start, None if guards is None else guards.tokens
+        found = self._nodes.get(key)
         if found is None:
-            tables = compile_tables(self.name, start)
-            found = build_nodes(tables, handlers(self.notes) if tables.strict else HANDLERS), tables.depth
-            self._nodes[start] = found
+            tables = compile_tables(self.name, start, None if guards is None else guards.guard_all)
+            functions = handlers(self.notes) if tables.strict else HANDLERS
+            found = self._nodes[key] = build_nodes(tables, functions, None if guards is None else guards.spell), tables.depth
         return found
 
     def _check_text(self, text: Any) -> None:
@@ -281,70 +367,3 @@ class Format:
         tags = {tag for text in markers(self.name).values() if len(text) < _PROSE for tag in _TAG.findall(text)}
         found: Callable[[str], Any] = regex.compile("|".join(map(regex.escape, sorted(tags)))).search
         return found
-
-
-class Stream:
-    """A parse in progress.  It can be pickled, copied, and resumed elsewhere."""
-
-    def __init__(self, format: Format, start: str, sink: Assembler, machine: Machine, *, keeps_text: bool) -> None:
-        self._format, self._start, self._sink, self._machine = format, start, sink, machine
-        self._text: list[str] | None = [] if keeps_text else None
-        self._feed = machine.feed
-        self._guarded = keeps_text  #: there is more to do for each piece than to feed it
-        self._reply: Reply | None = None
-
-    def feed(self, text: str) -> list[Event]:
-        """Take more of the completion; gives what is new.  Under `policy="strict"` raises ParseError."""
-        if self._guarded or type(text) is not str:
-            self._guard(text)
-        try:
-            self._feed(text)
-        except Refused as refused:
-            self._fail(refused)
-        events = self._sink.events
-        if not events:
-            return []
-        self._sink.events = []
-        return events
-
-    def _guard(self, text: Any) -> None:
-        self._format._check_text(text)
-        if self._reply is not None:
-            raise CodecError(f"{self._format.name}: the stream is closed")
-        if self._text is not None:
-            self._text.append(text)
-
-    def close(self, finish_reason: FinishReason | None = None) -> list[Event]:
-        """The completion is over; gives the last events.  `finish_reason` is why the engine stopped."""
-        if self._reply is None:
-            self._sink.finish_reason = self._format._finish_reason(finish_reason)
-            try:
-                self._machine.feed("", final=True)
-                self._reply = self._sink.finish(self._machine.position)
-                self._guarded = True
-            except Refused as refused:
-                self._fail(refused)
-        events, self._sink.events = self._sink.events, []
-        return events or []
-
-    @property
-    def reply(self) -> Reply:
-        """What the completion says.  Raises CodecError before `close`."""
-        if self._reply is None:
-            raise CodecError(f"{self._format.name}: the stream is not closed yet")
-        return self._reply
-
-    def _fail(self, refused: Refused) -> NoReturn:
-        raise self._format._refused(refused, "".join(self._text or ()), self._sink) from None
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__ | {"_format": self._format.name}
-        del state["_feed"]
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        from .formats import get_format
-
-        self.__dict__.update(state, _format=get_format(state["_format"]))
-        self._machine.bind(self._format.nodes(self._start)[0])
-        self._feed = self._machine.feed

@@ -26,7 +26,7 @@ token, and in a rule named `promoted` a call that reasoning runs into is tried, 
 
 from ast import literal_eval
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -183,13 +183,16 @@ def _literal(tree: Any, where: str) -> str:
 Stack = tuple[Any, ...]  # of Lark's LR(0) item sets
 
 
-def compile_tables(name: str, start: str) -> Tables:
+def compile_tables(name: str, start: str, spelling: Callable[[str], str] | None = None) -> Tables:
     """The automaton of a start rule.  A start rule named `prompt` is strict, others are tolerant.
 
+    `spelling` gives the markers as the text to come spells them, where that is not as the grammar does.
     Raises GrammarError, which names the file and the rule at fault.
     """
     grammar, path = _source(name)
     literals = markers(name)
+    if spelling is not None:
+        literals = {terminal: spelling(literal) for terminal, literal in literals.items()}
     try:
         _, rules, _ = _only(grammar, start).compile([start], "*")
         analyzer = LALR_Analyzer(ParserConf(rules, {}, [start]), debug=True, strict=True)
@@ -380,8 +383,9 @@ class _Unroller:
                 for symbol in rest[:-1]:
                     skipped, missing = self._goto(skipped, symbol), missing or symbol.name not in self.nullable
                     self._reach(skipped, (*cuts, (Op.BROKEN, name, None, base)) if missing else cuts, seen, queue)
-                ended: tuple[Action, ...] = ((Op.END, name, None, base),)
+                ended: tuple[Action, ...] = ((Op.END, name, item.rule.alias, base),)
                 if rest:
+                    ended = ((Op.END, name, None, base),)
                     clean = not missing and not name.startswith("_") and not self._has_run(rest[-1])
                     ended = ((Op.CUT, name, None, base),) if clean else ((Op.BROKEN, name, None, base), *ended)
                 self._reach(self._goto(here[:base], item.rule.origin), (*cuts, *ended), seen, queue)

@@ -192,7 +192,7 @@ class Machine:
                         found, taken, verdict = whole or self._find_json(node, text, pos, final)
                         if verdict == _AGAIN:
                             text, base = self.rest
-                            size, pos = len(text), 0
+                            self.offset, size, pos = base, len(text), 0
                     elif match is None and not final:
                         found, taken, verdict = hold(node, text, pos), None, _MORE
                     elif match is not None and move.quick and (verdict := self._check_follow(move, text, match.end(), final)) >= _MORE:
@@ -347,7 +347,7 @@ class Machine:
     def _check_name(self, move: Move, text: str, pos: int, found: int, after: int, final: bool) -> int:
         assert move.guard is not None
         if not move.name_ends:  # the name stands before the marker
-            name = self.sink.name_so_far() + text[pos:found]
+            name = self.sink.name_so_far(move.guard) + text[pos:found]
             return _YES if name in self.sink.known_names(move.guard, name) else _NO
         rest = text[after : after + 1024]
         verdict = _NO
@@ -447,8 +447,9 @@ class Machine:
         found, move = match.start(), node.closers[match[0]]
         if move.guard is not None:
             return None
+        spell = self.sink.spell
         try:
-            self.sink.document = (read_document(text[pos:found]),)
+            self.sink.document = (read_document(text[pos:found] if spell is None else spell(text[pos:found])),)
         except ValueError:
             return None
         return found, move, _YES

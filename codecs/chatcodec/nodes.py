@@ -82,10 +82,20 @@ class Node:
     expected: tuple[str, ...]
 
 
-def build_nodes(tables: Tables, handlers: Handlers) -> list[Node]:
-    """Bind the tables to the functions that take their lexemes."""
+def build_nodes(tables: Tables, handlers: Handlers, spell: Callable[[str], str] | None = None) -> list[Node]:
+    """Bind the tables to the functions that take their lexemes; those of JSON runs `spell` for themselves."""
+    if spell is not None:
+        runs = {run: handler if run in JSON_RUNS else _spelling(handler, spell) for run, handler in handlers.runs.items()}
+        handlers = replace(handlers, runs=runs)
     moves = [_moves(state, handlers) for state in tables.states]
     return [_node(number, state, moves, tables, handlers) for number, state in enumerate(tables.states)]
+
+
+def _spelling(handler: Handler, spell: Callable[[str], str]) -> Handler:
+    def handle(sink: Any, text: str, start: int, end: int) -> None:
+        handler(sink, spell(text), start, end)
+
+    return handle
 
 
 def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:

@@ -36,6 +36,7 @@ class PromptReader:
     ways: Ways
     read_tools: Callable[[str], list[dict[str, Any]]] | None = None  #: reads a section of declarations that are no JSON
     failed: bool = False
+    spell: Callable[[str], str] | None = None
     document: tuple[Any] | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
@@ -98,7 +99,7 @@ class PromptReader:
     def known_names(self, guard: Guard, name: str) -> frozenset[str]:
         return frozenset()
 
-    def name_so_far(self) -> str:
+    def name_so_far(self, guard: Guard) -> str:
         return ""
 
     def trial(self) -> None:

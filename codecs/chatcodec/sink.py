@@ -28,7 +28,8 @@ class Sink(Protocol):
     """What the machine asks of whoever takes its lexemes, beside the handlers."""
 
     failed: bool  #: in a trial: something came up that a promoted call may not have
-    document: tuple[Any] | None  #: what the open JSON run says, if it was read already
+    spell: Callable[[str], str] | None  #: gives text as it is read, where the machine has another spelling
+    document: tuple[Any] | None  #: what the JSON run that comes says, if it was read already
 
     def stray(self, start: int, end: int) -> None:
         """Text where none belongs."""
@@ -45,8 +46,8 @@ class Sink(Protocol):
     def known_names(self, guard: Guard, name: str) -> AbstractSet[str]:
         """The names that let a marker count: of tools, or of arguments; with `name` "" those that the open call lacks."""
 
-    def name_so_far(self) -> str:
-        """The part of the open name that was handed on."""
+    def name_so_far(self, guard: Guard) -> str:
+        """The part of the open name, of a tool or of an argument, that was handed on."""
 
     def trial(self) -> "Sink | None":
         """A sink for a call that reasoning runs into, or None if such calls are left alone."""
