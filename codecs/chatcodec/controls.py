@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 _FIRST_GUARD = 0xD800
+_TELLING = 3  #: characters that the beginning of a control token must have, to be taken for one
 _ANY_GUARD = re.compile("[\ud800-\udfff]")
 
 
@@ -31,8 +32,12 @@ class ControlTokens:
         return self._guards[token[0]] + token[1:]
 
     def guard_all(self, literal: str) -> str:
-        """A literal of a grammar with each control token in it guarded."""
-        return self._pattern.sub(lambda match: self.guard(match.group()), literal)
+        """A literal of a grammar with each control token in it guarded, and at its end what only begins one."""
+        guarded = self._pattern.sub(lambda match: self.guard(match.group()), literal)
+        for start in range(len(guarded) - _TELLING + 1):
+            if any(token.startswith(guarded[start:]) for token in self.tokens):
+                return guarded[:start] + self.guard(guarded[start:])
+        return guarded
 
     def spell(self, text: str) -> str:
         """The text as it is decoded, without guards."""

@@ -39,23 +39,27 @@ class Vocabulary:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)  # transformers wraps one of `tokenizers`
         self.bytes: dict[int, bytes] = {}  #: of ids that were seen
         self.bytes_of: Callable[[int], bytes] | None = None
+        self.special: Iterable[str] = ()  #: its special tokens, as far as it tells
         if hasattr(backend, "decode_single_token_bytes"):
             self.bytes_of = _tiktoken_bytes(backend)
             self.id_of = _tiktoken_id(backend)
+            self.special = getattr(backend, "special_tokens_set", ())
         elif hasattr(backend, "token_to_id") and hasattr(backend, "decode"):
             self.id_of = backend.token_to_id
             self.decode = backend.decode
-            if type(getattr(backend, "decoder", None)).__name__ == "ByteLevel" and hasattr(backend, "get_added_tokens_decoder"):
-                self.bytes_of = _byte_level(backend)
+            added = backend.get_added_tokens_decoder() if hasattr(backend, "get_added_tokens_decoder") else {}
+            self.special = [token.content for token in added.values() if token.special]
+            if type(getattr(backend, "decoder", None)).__name__ == "ByteLevel":
+                self.bytes_of = _byte_level(backend, {number: token.content for number, token in added.items()})
         elif hasattr(backend, "convert_tokens_to_ids") and hasattr(backend, "decode"):
             self.id_of = _converted_id(backend)
             self.decode = backend.decode
         else:
             raise CodecError(f"a tokenizer must have token_to_id and decode, which {type(tokenizer).__name__} has not")
 
-    def controls(self, tokens: Iterable[str]) -> dict[int, str]:
-        """Those of the tokens that this tokenizer has, by id."""
-        found = ((self.id_of(token), token) for token in tokens)
+    def controls(self, tokens: Iterable[str], openers: tuple[str, ...] = ()) -> dict[int, str]:
+        """Those of the tokens that this tokenizer has, by id, and those of its special tokens that begin with an opener."""
+        found = ((self.id_of(token), token) for token in {*tokens, *(token for token in self.special if token.startswith(openers))})
         return {number: token for number, token in found if number is not None}
 
 
@@ -95,10 +99,9 @@ def _converted_id(tokenizer: Any) -> Callable[[str], int | None]:
     return number
 
 
-def _byte_level(tokenizer: Any) -> Callable[[int], bytes]:
+def _byte_level(tokenizer: Any, added: dict[int, str]) -> Callable[[int], bytes]:
     """The bytes of a token of byte-level BPE, whose tokens are spelt in an alphabet with a letter for each byte."""
     alphabet = _byte_alphabet()
-    added = {number: token.content for number, token in tokenizer.get_added_tokens_decoder().items()}
 
     def spelt(number: int) -> bytes:
         token = added.get(number)

@@ -27,7 +27,7 @@ from .nodes import Node, build_nodes
 from .prompt import Misfit, PromptReader, handlers
 from .reply import FinishReason, Layout, Policy, Reply, Ways
 from .sink import Unexpected
-from .snapshot import load
+from .snapshot import load, restore
 from .stream import IdStream, Stream
 from .wire import Rendered, Wire
 
@@ -35,6 +35,7 @@ POLICIES = ("strict", "recover", "raw")
 FINISH_REASONS = ("stop", "tool_calls", "length")
 _PROSE = 80  #: a marker longer than this is a paragraph of instructions
 _TOKEN = regex.compile(r"<\|[^|<>]+\|>")
+_OPENER = regex.compile(r"<\|[^|<>]+\Z")
 _TAG = regex.compile(r"<\|[^|<>]*\|>|</?[A-Za-z][\w:.-]*[>=]?")
 
 
@@ -222,7 +223,7 @@ class Format:
 
     def _detokenizer(self, tokenizer: Any) -> tuple[ControlTokens, Detokenizer]:
         words = vocabulary(tokenizer)
-        controls = words.controls(self.special_tokens)
+        controls = words.controls(self.special_tokens, self._openers)
         guards = ControlTokens(controls.values())
         return guards, Detokenizer(words, controls, guards)
 
@@ -256,26 +257,29 @@ class Format:
         sink, machine, start = self._open(events, tools, prompt, policy, infer_types, options, guards)
         return IdStream(Stream(self, start, sink, machine, guards), detokenizer)
 
-    def resume(self, saved: str, *, tokenizer: Any = None) -> Stream | IdStream:
-        """The stream whose `to_json` gave this text; one of token ids needs its tokenizer.  Raises CodecError."""
-        guards, detokenizer = (None, None) if tokenizer is None else self._detokenizer(tokenizer)
+    def resume(self, saved: str) -> Stream:
+        """The stream whose `to_json` gave this text.  Raises CodecError where it is none of this format."""
+        return self._resumed(load(saved), None)
 
-        def prepare(sink: Assembler) -> None:
-            sink.ways, sink.spell = self._ways, None if guards is None else guards.spell
+    def resume_ids(self, saved: str, tokenizer: Any) -> IdStream:
+        """The same for a stream of token ids, which goes on with its tokenizer."""
+        guards, detokenizer = self._detokenizer(tokenizer)
+        state = load(saved)
+        stream = self._resumed(state, guards)
+        detokenizer.restore(state["detokenizer"])
+        return IdStream(stream, detokenizer)
 
-        state, machine, sink = load(saved, prepare)
+    def _resumed(self, state: dict[str, Any], guards: ControlTokens | None) -> Stream:
         if state["format"] != self.name:
             raise CodecError(f"{self.name}: this stream is one of {state['format']}")
-        if ("detokenizer" in state) != (detokenizer is not None):
-            kind = "text: leave the tokenizer out" if detokenizer is not None else "token ids: give its tokenizer"
+        if ("detokenizer" in state) != (guards is not None):
+            kind = "text: `resume` goes on with it" if guards is not None else "token ids: `resume_ids` goes on with it"
             raise CodecError(f"{self.name}: this stream is one of {kind}")
+        machine, sink = restore(state, self._ways, None if guards is None else guards.spell)
         machine.bind(self.nodes(state["start"], guards)[0])
         stream = Stream(self, state["start"], sink, machine, guards)
         stream._text = state["text"]
-        if detokenizer is None:
-            return stream
-        detokenizer.restore(state["detokenizer"])
-        return IdStream(stream, detokenizer)
+        return stream
 
     def _open(
         self,
@@ -360,6 +364,11 @@ class Format:
         """The control tokens of the format, sorted: what the model's tokenizer has a token of its own for."""
         found = {token for text in markers(self.name).values() for token in _TOKEN.findall(text)}
         return tuple(sorted(found.union(self.tags)))
+
+    @cached_property
+    def _openers(self) -> tuple[str, ...]:
+        """Markers that only begin a control token, whichever it is."""
+        return tuple(text for text in markers(self.name).values() if _OPENER.search(text))
 
     @cached_property
     def control_search(self) -> Callable[[str], Any]:

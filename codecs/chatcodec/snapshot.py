@@ -13,7 +13,7 @@ from .errors import CodecError, Diagnostic
 from .events import ArgumentsDelta, ContentDelta, Diagnosed, ReasoningDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .jsonstream import CallScanner
 from .machine import Machine
-from .reply import PartialCall, Segment
+from .reply import PartialCall, Segment, Ways
 from .values import NO_SIGNATURE, Signature, signature_of
 
 VERSION = 1
@@ -35,19 +35,36 @@ def with_detokenizer(saved: str, state: list[Any]) -> str:
     return json.dumps(json.loads(saved) | {"detokenizer": state})
 
 
-def load(saved: str, prepare: Callable[[Assembler], None]) -> tuple[dict[str, Any], Machine, Assembler]:
-    """What `dump` wrote, and what it is of; `prepare` gives each assembler what was not saved.  Raises CodecError."""
+def load(saved: str) -> dict[str, Any]:
+    """What `dump` wrote, with its machine still as plain data.  Raises CodecError."""
     try:
-        state = json.loads(saved)
-        if state["version"] != VERSION:
-            raise CodecError(f"a saved stream of version {state['version']!r}; this library reads version {VERSION}")
+        state: dict[str, Any] = json.loads(saved)
+        version, _ = state["version"], (state["format"], state["start"], state["machine"], state["text"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _no_stream(error) from None
+    if version != VERSION:
+        raise CodecError(f"a saved stream of version {version!r}; this library reads version {VERSION}")
+    return state
+
+
+def restore(state: dict[str, Any], ways: Ways, spell: Callable[[str], str] | None) -> tuple[Machine, Assembler]:
+    """The machine of a state, without its nodes, and what it fills.  Raises CodecError."""
+
+    def prepare(sink: Assembler) -> None:
+        sink.ways, sink.spell = ways, spell
+
+    try:
         machine = _in(state["machine"], prepare)
         sink = machine.sink
         if not isinstance(machine, Machine) or not isinstance(sink, Assembler):
             raise TypeError("no machine in it")
     except (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
-        raise CodecError(f"this is no saved stream ({type(error).__name__}: {error})") from None
-    return state, machine, sink
+        raise _no_stream(error) from None
+    return machine, sink
+
+
+def _no_stream(error: Exception) -> CodecError:
+    return CodecError(f"this is no saved stream ({type(error).__name__}: {error})")
 
 
 def _out(value: Any) -> Any:
