@@ -12,7 +12,7 @@ from .timing import Lap, race
 OURS = "chatcodec"
 #: The columns beside chatcodec's own.  `smaller` is chatcodec again, with the smaller size that the row names.
 PEERS = ("scanner", "transformers", "minijinja", "jinja2", "smaller")
-SCALES = {"us": 1e6, "ms": 1e3}
+SCALES = {"us": 1e6, "ms": 1e3, "bytes": 1.0}
 WIDTHS = (11, 52, 15, 10, 15, 15, 15, 15, 15)
 
 
@@ -20,7 +20,7 @@ WIDTHS = (11, 52, 15, 10, 15, 15, 15, 15, 15)
 class Row:
     """A row before it is measured.
 
-    `unit` is `us` or `ms`, with or without what it is for (`us/delta`), or a rate (`turns/s`).  `prepare` makes the laps
+    `unit` is `us`, `ms` or `bytes`, with or without what it is for (`us/delta`), or a rate (`turns/s`).  `prepare` makes the laps
     and checks that all contestants do the same work.  `goals` are the largest ratios allowed, by peer; for chatcodec's own
     name, the seconds allowed.
     """
@@ -33,7 +33,7 @@ class Row:
     least: int = 3  #: rounds, however long they take
 
     def measure(self, seconds: float) -> "Figures":
-        """Run the race."""
+        """Run the race; a row that nobody can run has no figures."""
         return Figures(self, race(dict(self.prepare()), seconds, self.least))
 
 
@@ -55,6 +55,8 @@ class Figures:
 
     def line(self) -> str:
         """The row as it is printed."""
+        if OURS not in self.best:
+            return _aligned([self.row.format, self.row.name, self.row.unit, "-", *("-" for _ in PEERS)])
         cells = [self.row.format, self.row.name, self.row.unit, self._shown(OURS)]
         cells += [f"{self._shown(peer)} ({self.ratio(peer):.2f}x)" if peer in self.best else "-" for peer in PEERS]
         return _aligned(cells) + "  " + ", ".join(self._goal(name, met) for name, met in self.met().items())
@@ -76,7 +78,8 @@ class Figures:
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
     def _goal(self, name: str, met: bool) -> str:
-        allowed = f"{self.row.goals[name] * 1e3:g} ms" if name == OURS else f"{self.row.goals[name]:g}x {name}"
+        unit = self.row.unit.partition("/")[0]
+        allowed = f"{self.row.goals[name] * SCALES[unit]:g} {unit}" if name == OURS else f"{self.row.goals[name]:g}x {name}"
         return f"{'met' if met else 'MISSED'}: {allowed}"
 
 
