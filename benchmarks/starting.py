@@ -19,7 +19,7 @@ ROUNDS, QUICK_ROUNDS = 7, 2
 def import_rows(quick: bool) -> Iterator[Row]:
     """What is the same for every format."""
     least = QUICK_ROUNDS if quick else ROUNDS
-    yield Row("", "import chatcodec", "ms", partial(_fresh, "", "import chatcodec"), {OURS: IMPORT_SECONDS}, least)
+    yield Row("", "import chatcodec", "ms", partial(_timed, "", "import chatcodec"), {OURS: IMPORT_SECONDS}, least)
 
 
 def rows(fmt: Format, quick: bool) -> Iterator[Row]:
@@ -36,15 +36,21 @@ def rows(fmt: Format, quick: bool) -> Iterator[Row]:
 
 
 def _first(name: str, use: Callable[[], str]) -> Mapping[str, Lap]:
-    return _fresh("import chatcodec", f"chatcodec.get_format({name!r}).{use()}")
+    return _timed("import chatcodec", f"chatcodec.get_format({name!r}).{use()}")
 
 
-def _fresh(before: str, measured: str) -> Mapping[str, Lap]:
-    script = f"{before}\nfrom time import perf_counter\nstart = perf_counter()\n{measured}\nprint(perf_counter() - start)"
+def _timed(before: str, measured: str) -> Mapping[str, Lap]:
+    script = f"from time import perf_counter\nstart = perf_counter()\n{measured}\nprint(perf_counter() - start)"
+    return fresh(before, script)
+
+
+def fresh(before: str, script: str) -> Mapping[str, Lap]:
+    """What a script prints in an interpreter of its own, as the measure."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
-    def timed() -> float:
-        done = subprocess.run([sys.executable, "-"], input=script, env=environment, capture_output=True, text=True, check=True)
+    def measured() -> float:
+        command = [sys.executable, "-"]
+        done = subprocess.run(command, input=f"{before}\n{script}", env=environment, capture_output=True, text=True, check=True)
         return float(done.stdout)
 
-    return {OURS: timed}
+    return {OURS: measured}

@@ -35,6 +35,8 @@ class Machine:
 
     # what only some parses need stands here as a default, so that making a machine is cheap
     pending = ""  #: text that is not decided
+    blanks: list[str] | None = None  #: more of it, while only blanks come
+    verbatim: list[str]  #: what came since a trial began
     hope: frozenset[str] = frozenset()  #: it stays undecided as long as it is one of these
     hope_at = 0  #: from there on
     open: Node | None = None  #: where more of a run may come, or its beginning, if nothing is pending
@@ -52,8 +54,6 @@ class Machine:
         self.state = state
         self.offset = offset  #: of what is pending
         self.starts = [0] * depth  #: where the symbol at each depth of the stack began
-        self.blanks: list[str] = []  #: more of what is pending, while only blanks come
-        self.verbatim: list[str] = []  #: what came since a trial began
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("nodes", "open")}
@@ -91,7 +91,7 @@ class Machine:
                 self.blanks.append(chunk)
                 return
             chunk = "".join(self.blanks) + chunk
-            self.blanks.clear()
+            self.blanks = None
         if self.pending:
             chunk = self.pending + chunk
             if not final and (chunk[self.hope_at :] if self.hope_at else chunk) in self.hope:
@@ -153,7 +153,7 @@ class Machine:
                         pos, taken, verdict = self._before(node, text, pos, final)
                     if verdict >= _MORE:
                         if verdict == _BLANKS:
-                            self.blanks.append("")
+                            self.blanks = [""]
                         break
                     if verdict == _YES and taken is not None:
                         if taken.before:
@@ -210,7 +210,7 @@ class Machine:
                     if taken is None:
                         pos = found
                         if verdict == _BLANKS:
-                            self.blanks.append("")
+                            self.blanks = [""]
                         break
                     move = taken
                     if found == pos and kind == 1:

@@ -80,6 +80,8 @@ def _text(content: Any) -> str | None:
 class ChunkStream:
     """A stream whose events come as `chat.completion.chunk`s."""
 
+    __slots__ = ("_begun", "_call_id", "_dropped", "_frame", "_held", "_index", "_sent", "_stream", "_whole_calls")
+
     def __init__(
         self,
         stream: Stream | IdStream,
@@ -97,8 +99,8 @@ class ChunkStream:
         self._index, self._call_id, self._whole_calls = index, call_id, whole_calls
         self._begun = False
         self._sent = 0  #: whole calls, which are numbered without gaps
-        self._held: dict[int, tuple[str, list[str]]] = {}  #: names and fragments of calls that are held back
-        self._dropped: list[dict[str, Any]] = []
+        self._held: tuple[str, list[str]] | None = None  #: name and fragments of a call that is held back
+        self._dropped: tuple[dict[str, Any], ...] = ()
 
     def feed(self, piece: Any) -> list[Chunk]:
         """Take more of the completion, text or ids as the stream takes them; gives what is new."""
@@ -112,7 +114,7 @@ class ChunkStream:
             chunks.append(self._chunk({}))
         last = self._chunk({}, self.reply.finish_reason)
         if self._dropped:
-            last["choices"][0]["dropped_tool_calls"] = self._dropped
+            last["choices"][0]["dropped_tool_calls"] = [*self._dropped]
         return [*chunks, last]
 
     @property
@@ -135,19 +137,20 @@ class ChunkStream:
             elif isinstance(event, ToolCallStart):
                 chunks.append(self._start(event.index, event.name, ""))
             elif isinstance(event, ToolCallDropped):
-                self._dropped.append({"index": event.index, "code": event.code})
+                self._dropped += ({"index": event.index, "code": event.code},)
         return chunks
 
     def _hold(self, event: Event) -> list[Chunk]:
         """Chunks of calls where each is sent when it is complete."""
         if isinstance(event, ToolCallStart):
-            self._held[event.index] = event.name, []
-        elif isinstance(event, ArgumentsDelta):
-            self._held[event.index][1].append(event.text)
+            self._held = event.name, []
+        elif isinstance(event, ArgumentsDelta) and self._held is not None:
+            self._held[1].append(event.text)
         elif isinstance(event, ToolCallDropped):
-            del self._held[event.index]
-        elif isinstance(event, ToolCallEnd):
-            name, fragments = self._held.pop(event.index)
+            self._held = None
+        elif isinstance(event, ToolCallEnd) and self._held is not None:
+            name, fragments = self._held
+            self._held = None
             self._sent += 1
             return [self._start(self._sent - 1, name, "".join(fragments))]
         return []
