@@ -1,13 +1,13 @@
 """Serve a recorded completion as server-sent events, as an OpenAI server does, and read it back with OpenAI's own client.
 
-Needs the packages `openai` and `httpx`; no socket is opened, since the client calls the app in the same process.
+Needs the package `openai`, which brings `httpx2`; no socket is opened, since the client calls the app in the same process.
 """
 
 import asyncio
 import json
 from typing import Any
 
-import httpx
+import httpx2
 from openai import AsyncOpenAI
 
 import chatcodec
@@ -44,13 +44,11 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 async def main() -> None:
     """Ask the app, and print what the client makes of it."""
-    web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test/v1")
+    web = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test/v1")
     client = AsyncOpenAI(api_key="none", base_url="http://test/v1", http_client=web)
+    tools: Any = [TOOL]
     answer = await client.chat.completions.create(
-        model="qwen",
-        messages=[{"role": "user", "content": "How is Oslo?"}],
-        tools=[TOOL],
-        stream=True,  # type: ignore[list-item]
+        model="qwen", messages=[{"role": "user", "content": "How is Oslo?"}], tools=tools, stream=True
     )
     arguments = ""
     async for chunk in answer:

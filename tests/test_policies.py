@@ -84,16 +84,16 @@ def test_an_unknown_tool(name: str) -> None:
 @formats
 def test_an_argument_that_comes_twice(name: str) -> None:
     fmt = chatcodec.get_format(name)
-    text = turn_of(fmt, ("search", {"query": "a", "limit": 1}))
+    text = turn_of(fmt, ("search", {"query": "Q9", "limit": 1}))
     first, second = text.index("query"), text.index("limit")
     if fmt.name == "inkling":
-        text = text.replace('"limit":1', '"query":"a"')
+        text = text.replace('"limit":1', '"query":"Q9"')
     else:  # the value of the first stands where that of the second stood
-        value = text[first + len("query") : text.index("a", first + len("query")) + 1]
+        value = text[first + len("query") : text.index("Q9") + 2]
         text = text[:second] + "query" + value + text[text.index("1", second) + 1 :]
     for policy in ("recover", "raw"):
         reply = fmt.parse(text, tools=TOOLS, policy=policy)
-        assert [call.arguments for call in reply.message.tool_calls] == [{"query": "a"}]
+        assert [call.arguments for call in reply.message.tool_calls] == [{"query": "Q9"}]
         assert [diagnostic.code for diagnostic in reply.diagnostics] == ["duplicate_argument"]
     with pytest.raises(chatcodec.ParseError, match="duplicate_argument"):
         fmt.parse(text, tools=TOOLS, policy="strict")
