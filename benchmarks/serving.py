@@ -113,7 +113,8 @@ def kept(name: str, count: int) -> float:
 
     def opened() -> ChunkStream:
         stream = ChunkStream(fmt.stream(tools=TOOLS), model="model")
-        stream.feed(text)
+        for piece in deltas(text):
+            stream.feed(piece)
         return stream
 
     opened()  # the first compiles the grammar

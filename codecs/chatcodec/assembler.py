@@ -32,6 +32,18 @@ class Refused(Exception):
         self.diagnostic = diagnostic
 
 
+MANY = 16  #: pieces, from which on they are joined now and then, since each costs more memory than its text
+
+
+def compact(pieces: list[str]) -> None:
+    """Join pieces of a text so that few are left, each more than twice as long as the next: no character moves often."""
+    joined = "".join(pieces[-MANY // 2 :])
+    del pieces[-MANY // 2 :]
+    while pieces and len(pieces[-1]) <= 2 * len(joined):
+        joined = pieces.pop() + joined
+    pieces.append(joined)
+
+
 class TextRun:
     """An open run of reasoning or content."""
 
@@ -77,6 +89,8 @@ class TextRun:
                 text = body
         self.end = end
         parts.append(text)
+        if len(parts) > MANY:
+            compact(parts)
         return text
 
     def trailing(self) -> str:
@@ -289,10 +303,8 @@ class Assembler:
             self._begin_reasoning(start)
             run = self.text = TextRun(self.ways.trim_reasoning, False)
         new = run.add(text, start, end)
-        if new:
-            self.reasoning.append(new)  # type: ignore[union-attr]
-            if self.events is not None:
-                self.events.append(ReasoningDelta(new))
+        if new and self.events is not None:
+            self.events.append(ReasoningDelta(new))
 
     def _begin_reasoning(self, start: int) -> None:
         if self.reasoning is None:
@@ -306,12 +318,14 @@ class Assembler:
     def end_reasoning(self, _: str | None, start: int, end: int) -> None:
         """Reasoning is over, even if there was none."""
         run = self.text
-        if run is not None:
-            if run.parts:
-                self.segments.append(Segment("reasoning", "".join(run.parts), (run.start, run.end)))
-            self.text = None
         if self.reasoning is None:
             self.reasoning = []
+        if run is not None:
+            if run.parts:
+                text = "".join(run.parts)
+                self.reasoning.append(text)
+                self.segments.append(Segment("reasoning", text, (run.start, run.end)))
+            self.text = None
 
     def cut_reasoning(self, alias: str | None, start: int, end: int) -> None:
         """Reasoning never ended."""
@@ -328,8 +342,8 @@ class Assembler:
         new = run.add(text, start, end)
         if new:
             if first and self.content and run.trim:
-                new = self.joint + run.lead + new
-            self.content.append(new)
+                self.content.append(self.joint + run.lead)
+                new = self.content[-1] + new
             if self.events is not None:
                 self.events.append(ContentDelta(new))
 
@@ -342,11 +356,12 @@ class Assembler:
         if run.waiting and not run.trim and not beside_call:
             run.parts.append(run.blanks())
             run.end = run.start + len(run.parts[0])
-            self.content.append(run.parts[0])
             if self.events is not None:
                 self.events.append(ContentDelta(run.parts[0]))
         if run.parts:
-            self.segments.append(Segment("content", "".join(run.parts), (run.start, run.end)))
+            text = "".join(run.parts)
+            self.content.append(text)
+            self.segments.append(Segment("content", text, (run.start, run.end)))
             self.joint = run.trailing()
             if self.calls:
                 self.diagnose("text_after_call", run.start, run.end)

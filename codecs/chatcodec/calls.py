@@ -6,7 +6,7 @@ The functions are handlers of the machine (see `HANDLERS`); the rules are those 
 import json
 from typing import Any
 
-from .assembler import Assembler, OpenCall
+from .assembler import MANY, Assembler, OpenCall, compact
 from .events import ArgumentsDelta, ToolCallDropped, ToolCallEnd, ToolCallStart
 from .grammar import CALL_RULES
 from .jsonstream import ARGUMENTS_KEYS, CallScanner, cut_arguments
@@ -43,6 +43,8 @@ def start_call(sink: Assembler, call: OpenCall, told: str | None = None, *, earl
     A call whose body is still to come starts `early`: what is odd about its name is told when it is known to be a call.
     The body that told it is JSON, which needs no signature.
     """
+    if len(call.name_parts) > 1:
+        call.name_parts = ["".join(call.name_parts)]
     written = told if told is not None else "".join(call.name_parts)
     call.name = name = written.strip()
     known = None
@@ -77,6 +79,7 @@ def _begin_value(sink: Assembler, call: OpenCall, start: int) -> str:
         start_call(sink, call)
     parts = call.key_parts
     call.key = key = parts[0] if len(parts) == 1 else "".join(parts)
+    call.key_parts = []
     call.value_start = call.value_end = start
     if sink.tools is None:
         call.types = None if sink.infer_types else STRING
@@ -105,6 +108,8 @@ def add_arg_value(sink: Assembler, text: str, start: int, end: int) -> None:
     if call.key is None:
         _begin_value(sink, call, start)
     call.value.append(text)
+    if len(call.value) > MANY:
+        compact(call.value)
     call.value_end = end
     if call.streaming and sink.events is not None:
         if sink.ways.line_values:
@@ -144,7 +149,6 @@ def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:
             sink.events.append(ArgumentsDelta(call.index, '"' if call.streaming else _prefix(call, key) + dumps(value)))
         call.arguments[key] = value
     call.key = None
-    call.key_parts = []
     call.value = []
 
 
@@ -251,6 +255,8 @@ def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
     if not call.value:
         call.value_start, call.document = start, sink.document
     call.value.append(text)
+    if len(call.value) > MANY:
+        compact(call.value)
     call.value_end = end
     if sink.events is not None:
         if call.scanner is None:
