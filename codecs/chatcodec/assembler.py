@@ -53,7 +53,8 @@ class TextRun:
     more: list[str] | None = None  #: more of those, as they come
     start = end = 0
 
-    def __init__(self, trim: bool, wait: bool) -> None:
+    def __init__(self, trim: bool, wait: bool, *, thinks: bool = False) -> None:
+        self.thinks = thinks  #: it is reasoning
         self.trim = trim
         self.wait = wait  #: hold leading blanks back: they may turn out to be all there is
         self.parts: list[str] = []
@@ -301,7 +302,7 @@ class Assembler:
         run = self.text
         if run is None:
             self._begin_reasoning(start)
-            run = self.text = TextRun(self.ways.trim_reasoning, False)
+            run = self.text = TextRun(self.ways.trim_reasoning, False, thinks=True)
         new = run.add(text, start, end)
         if new and self.events is not None:
             self.events.append(ReasoningDelta(new))
@@ -350,7 +351,7 @@ class Assembler:
     def end_content(self, *, beside_call: bool) -> None:
         """The open run of content is over."""
         run = self.text
-        if run is None:
+        if run is None or run.thinks:
             return
         self.text = None
         if run.waiting and not run.trim and not beside_call:
