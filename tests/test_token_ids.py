@@ -206,3 +206,12 @@ def test_what_is_no_tokenizer_is_named() -> None:
 def test_a_token_of_no_format_is_text() -> None:
     reply = chatcodec.get_format("solar_open2").parse_ids(HF.encode(f"R<|think:end|>a{OTHER}").ids, HF)
     assert reply.message.content == f"a{OTHER}"
+
+
+def test_a_token_that_is_added_later_counts() -> None:
+    fmt, tokenizer = chatcodec.get_format("solar_open2"), hf_tokenizer(without=("<|think:end|>",))
+    ids = tokenizer.encode("R<|think:end|>a").ids
+    assert fmt.parse_ids(ids, tokenizer).message.content == "a"
+    tokenizer.add_special_tokens(["<|think:end|>"])
+    assert fmt.parse_ids(ids, tokenizer).message.content is None, "it is spelt in ordinary tokens"
+    assert fmt.parse_ids(tokenizer.encode("R<|think:end|>a").ids, tokenizer).message.content == "a"

@@ -11,9 +11,9 @@ Rules of this module:
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import lru_cache
 from operator import index
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from .controls import ControlTokens, ordinary
 from .errors import CodecError
@@ -63,10 +63,19 @@ class Vocabulary:
         return {number: token for number, token in found if number is not None}
 
 
-@lru_cache(maxsize=8)
+_KNOWN: WeakKeyDictionary[Any, tuple[int, Vocabulary]] = WeakKeyDictionary()
+
+
 def vocabulary(tokenizer: Any) -> Vocabulary:
-    """The vocabulary of a tokenizer; that of one in use is kept."""
-    return Vocabulary(tokenizer)
+    """The vocabulary of a tokenizer, kept as long as that lives and no token is added to it.  Raises CodecError."""
+    size = len(tokenizer) if hasattr(tokenizer, "__len__") else tokenizer.get_vocab_size() if hasattr(tokenizer, "get_vocab_size") else 0
+    try:
+        known = _KNOWN.get(tokenizer)
+        if known is None or known[0] != size:
+            known = _KNOWN[tokenizer] = size, Vocabulary(tokenizer)
+    except TypeError:  # it cannot be a key, so nothing is kept
+        return Vocabulary(tokenizer)
+    return known[1]
 
 
 def _tiktoken_id(encoding: Any) -> Callable[[str], int | None]:
