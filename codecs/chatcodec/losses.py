@@ -5,17 +5,18 @@ Rules of this module:
 * the wire tells which of the caller's texts stand where; a text that holds one of the format's markers cannot be told from
   a real one when it is read back as text;
 * an argument is lost in its type if reading its text by the tool's schema gives another value;
+* what is empty and what is missing read back alike, where the text does not tell them apart;
 * tool results pair with calls by position alone where the text carries no ids.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import Loss
-from .messages import NAMESPACE, Call, function_of
+from .messages import NAMESPACE, Call, Tool, function_of
 from .values import NO_SIGNATURE, read_value, signature_of
-from .wire import ARGUMENT, ARGUMENT_NAME, CALL, CONTENT, REASONING, RESULT, SYSTEM, USER, Wire
+from .wire import ARGUMENT, ARGUMENT_NAME, ARGUMENTS, CALL, CONTENT, REASONING, RESULT, SYSTEM, USER, Wire
 
 if TYPE_CHECKING:
     from .format import Format
@@ -35,6 +36,46 @@ def losses_of(
         *_pairing_losses(messages),
         *_ending_losses(messages, options),
     ]
+
+
+def null_losses(format: "Format", message: Mapping[str, Any], index: int) -> Iterator[Loss]:
+    """Content and reasoning of a message that read back as null though they are empty, or as empty though they are null."""
+    content, assistant = message.get("content"), message["role"] == "assistant"
+    if not assistant:
+        lost = content is None
+    elif isinstance(content, str):
+        lost = not content and not format.text_blocks
+    else:
+        lost = content is not None and not any(format.text_blocks or part.get("text") != "" for part in content)
+    if lost:
+        yield Loss("null_content", f"messages[{index}].content", str(index))
+    if assistant and ("reasoning_content" not in message if format.empty_reasoning else message.get("reasoning_content") == ""):
+        yield Loss("null_content", f"messages[{index}].reasoning_content", str(index))
+
+
+def media_losses(message: Mapping[str, Any], index: int, kind_of: Callable[[Mapping[str, Any]], str | None]) -> Iterator[Loss]:
+    """Parts of a message that are more than the placeholder of their kind says."""
+    content = message.get("content") or ()
+    for number, part in enumerate(() if isinstance(content, str) else content):
+        kind = kind_of(part)
+        if kind != "text" and part != {"type": kind}:
+            yield Loss("media_dropped", f"messages[{index}].content[{number}]", str(index))
+
+
+def order_losses(messages: Iterable[Mapping[str, Any]], tools: Iterable[Tool]) -> Iterator[Loss]:
+    """The order of keys in arguments and tools, for a format that sorts them."""
+    for index, message in enumerate(messages):
+        calls = message.get("tool_calls") if message["role"] == "assistant" else None
+        for number, call in enumerate(calls or ()):
+            path = f"messages[{index}].tool_calls[{number}].function.arguments"
+            if list(call.arguments) != sorted(call.arguments):
+                yield Loss("key_order_lost", path, str(index))
+            for name, value in call.arguments.items():
+                if not _sorted(value):
+                    yield Loss("key_order_lost", f"{path}.{name}", name)
+    for index, tool in enumerate(tools):
+        if not _sorted(function_of(tool).get("parameters")):
+            yield Loss("key_order_lost", f"tools[{index}].function.parameters", str(index))
 
 
 def _option_losses(format: "Format", options: Mapping[str, Any]) -> Iterator[Loss]:
@@ -91,6 +132,9 @@ def _argument_losses(
             call += 1
             if text.startswith(NAMESPACE) and text not in signatures and text[len(NAMESPACE) :] in signatures:
                 yield Loss("value_type_lost", f"messages[{message}].tool_calls[{call}].function.name", text)
+        elif kind == ARGUMENTS:
+            if not _finite(messages[message]["tool_calls"][call].arguments):
+                yield Loss("non_finite_number", f"messages[{message}].tool_calls[{call}].function.arguments", str(message))
         elif kind == ARGUMENT_NAME:
             name = text
         elif kind == ARGUMENT:
@@ -122,6 +166,13 @@ def _finite(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(map(_finite, value.values()))
     return all(map(_finite, value)) if isinstance(value, (list, tuple)) else True
+
+
+def _sorted(value: Any) -> bool:
+    """Whether the keys of all objects in a value are in order."""
+    if isinstance(value, Mapping):
+        return list(value) == sorted(value) and all(map(_sorted, value.values()))
+    return all(map(_sorted, value)) if isinstance(value, (list, tuple)) else True
 
 
 def _pairing_losses(messages: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:

@@ -20,6 +20,8 @@ from .messages import function_of
 from .reply import Ways
 from .sink import Handler, Handlers
 
+GENERATION_NOTES = ("generation", "thinking", "no_thinking")  #: rules and aliases of the opening of a turn to come
+
 
 class Misfit(Exception):
     """A text that the grammar allows but no template writes.  Turned into a ParseError by the format."""
@@ -41,8 +43,10 @@ class PromptReader:
     messages: list[dict[str, Any]] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)  #: what else the text says, by the names of rules and aliases
+    options: dict[str, Any] = field(default_factory=dict)  #: what the notes come to
     places: list[tuple[str, str, int]] = field(default_factory=list)  #: each note, its text, and before which message it stands
     result_name: str = ""
+    sections: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  #: the tools of each section of declarations
     blocks: list[tuple[int, int]] = field(default_factory=list)  #: which messages each block of tool results holds
     parts: list[Any] = field(default_factory=list)  #: of the open message: text and media
     untagged: set[int] = field(default_factory=set)  #: assistant turns without any sign of reasoning
@@ -84,6 +88,17 @@ class PromptReader:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
             raise Misfit(0, f"an option is no JSON ({error})") from None
+
+    def number(self, text: str, what: str) -> int | float:
+        """A number that stands in an option's place, spelt as templates write it."""
+        for kind in (int, float):
+            try:
+                value: int | float = kind(text)
+            except ValueError:
+                continue
+            if str(value) == text:
+                return value
+        raise Misfit(0, f"{text!r} is no {what}")
 
     # what the machine asks of any sink; a strict grammar asks little
 
@@ -188,13 +203,19 @@ def _note(reader: PromptReader, name: str, start: int, end: int) -> None:
     reader.option = ""
 
 
+def _generation(reader: PromptReader, name: str, start: int, end: int) -> None:
+    reader.options["add_generation_prompt"] = True
+    _note(reader, name, start, end)
+
+
 def _declared(reader: PromptReader, name: str, start: int, end: int) -> None:
     """A section of tools, which type the arguments of the turns to come."""
     if reader.read_tools is not None:
         try:
-            reader.tools += reader.read_tools(reader.option)
+            reader.sections[name] = reader.read_tools(reader.option)
         except ValueError as error:
             raise Misfit(start, f"tools that cannot be read: {error}") from None
+        reader.tools += reader.sections[name]
     _note(reader, name, start, end)
 
 
@@ -244,7 +265,7 @@ def handlers(notes: tuple[str, ...]) -> Handlers:
             "past_reasoning": _turn(Assembler.end_reasoning),
             "argument": _turn(calls.end_argument),
             "call": _turn(calls.end_call),
-            **dict.fromkeys(notes, _note),
+            **{note: _generation if note in GENERATION_NOTES else _note for note in notes},
         },
         cuts={},
         broken=_note,

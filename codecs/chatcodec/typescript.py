@@ -18,17 +18,19 @@ Rules of this module:
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
+from contextlib import suppress
+from copy import deepcopy
+from functools import cache, lru_cache
 from typing import Any
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 
 from .grammar import directory
-from .typescript_lexer import BARE, DeclarationError, DeclarationLexer, plain_default
+from .typescript_lexer import BARE, DeclarationError, DeclarationLexer, plain_default, split_tools
 from .typescript_writer import SHOWN_ALONE, declare, is_object
 
-__all__ = ["DeclarationError", "declare", "dropped", "read_declarations"]
+__all__ = ["DeclarationError", "declare", "dropped", "read_declarations", "shown"]
 
 Schema = dict[str, Any]
 
@@ -41,6 +43,20 @@ def read_declarations(text: str) -> list[dict[str, Any]]:
 
     Raises DeclarationError where the text is nothing that `declare` writes.
     """
+    pieces = split_tools(text)
+    if len(pieces) > 1:  # each by itself: conversations of a data set share their tools
+        with suppress(DeclarationError):
+            return [{**tool, "function": deepcopy(tool["function"])} for piece in pieces for tool in _read_once(piece)]
+    return _read(text)
+
+
+@lru_cache(maxsize=4096)
+def _read_once(text: str) -> list[Schema]:
+    """The tools of a text, the same objects each time: nobody may change them."""
+    return _read(text)
+
+
+def _read(text: str) -> list[Schema]:
     try:
         tools: list[Schema] = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedToken as error:
@@ -199,12 +215,18 @@ class _Builder(Transformer[Token, Any]):
 
 #: What stands in a function or a schema under some keys; elsewhere there are values, which are shown whole or not at all.
 _INNER = {"parameters": "schema", "items": "schema", "properties": "schemas", "oneOf": "variants", "required": "names"}
-#: Keys that say nothing where they are empty, false or null.
 _MISSING = object()
-
-
 #: Keys that say nothing where they hold nothing.
 _IDLE = frozenset(("description", "parameters", "properties", "required", "items", "enum", "examples", "nullable"))
+
+
+def shown(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a function's declaration shows of it; the function itself if its declaration cannot be read."""
+    try:
+        found: Schema = _read_once(declare(function))[0]["function"]
+    except ValueError:
+        return function
+    return found
 
 
 def dropped(function: Mapping[str, Any]) -> Iterator[str]:
@@ -213,7 +235,7 @@ def dropped(function: Mapping[str, Any]) -> Iterator[str]:
     Raises ValueError for a function that cannot be declared.
     """
     try:
-        shown_function = read_declarations(declare(function))[0]["function"]
+        shown_function = _read_once(declare(function))[0]["function"]
     except DeclarationError:
         yield "parameters"
         return

@@ -80,6 +80,7 @@ _DOC = re.compile(r"// ([^\n]*)\n")
 _TYPED = re.compile(r"type ([^\n]*?) = \(_: ")
 _HEADING = re.compile(r"## ([^\n]*)\n\n")
 _NEXT_TOOL = re.compile(r"\n\n(?=## \S+\n\n|(?:// [^\n]*\n)*+type \S[^\n]*? = \(_: )")
+_SPLIT = _NEXT_TOOL.split
 _CLOSES = {  # what follows the brace of an object, by what the object stands in
     "tool": re.compile(r"\}(?=(?:\[\])*+\) => any;(?:\n\n|\Z))"),
     "object": re.compile(r"\}(?=(?:\[\])*+(?: \| null)?,(?:\n| // default: ))"),
@@ -420,3 +421,8 @@ def plain_default(shown: str) -> Any:
         return value if json.dumps(value, ensure_ascii=False, separators=(",", ":")) == shown else BARE
     except (ValueError, RecursionError):
         return BARE
+
+
+def split_tools(text: str) -> list[str]:
+    """The declarations of a section, cut wherever the next one may begin."""
+    return _SPLIT(text)

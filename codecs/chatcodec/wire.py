@@ -5,14 +5,16 @@ Rules of this module:
 * a renderer appends to a *wire*: a flat list of kinds and texts, `[kind, text, kind, text, …]`.  Joining the texts gives the
   prompt; spans and losses are worked out from the wire only when somebody asks for them, so that rendering stays cheap;
 * a kind is one of the strings below, or a message's index (with no text) before that message's pieces, or one of the four
-  signs that open and close what the template's generation block and what the model itself wrote.
+  signs that open and close what the template's generation block and what the model itself wrote;
+* whoever writes kinds takes the module as `w`: `wire += (index, "", w.ROLE, "<|user|>", w.USER, content)`;
+* the door has checked all texts but the names of arguments, which are found here if they are none.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from .errors import Loss
+from .errors import Loss, RenderError
 
 if TYPE_CHECKING:
     from .format import Format
@@ -29,6 +31,14 @@ GENERATION, GENERATION_END, SAMPLED, SAMPLED_END = -1, -2, -3, -4
 OUTSIDE = -5  #: what follows belongs to no message
 
 Wire = list[Any]
+
+
+def listed(kind: str, texts: Iterable[str], opening: str, between: str) -> Wire:
+    """Texts of one kind, with the format's own text before the first and between them."""
+    pieces: Wire = []
+    for text in texts:
+        pieces += (CONTROL, between if pieces else opening, kind, text)
+    return pieces
 
 
 class Span(NamedTuple):
@@ -56,7 +66,10 @@ class Rendered:
         tools: Sequence[Mapping[str, Any]],
         options: Mapping[str, Any],
     ) -> None:
-        self.text = "".join(wire[1::2])
+        try:
+            self.text = "".join(wire[1::2])
+        except TypeError:
+            _refuse_name(format, wire)
         self.format = format.name
         self._format, self._wire, self._messages, self._tools, self._options = format, wire, messages, tools, options
 
@@ -122,3 +135,17 @@ class Rendered:
             else:
                 spans.append(span)
         return spans
+
+
+def _refuse_name(format: "Format", wire: Wire) -> NoReturn:
+    """Name the argument whose name is no string."""
+    message, call, code = -1, -1, "arguments_not_mapping"
+    for kind, text in zip(wire[::2], wire[1::2], strict=True):
+        if isinstance(kind, int):
+            message, call = (kind, -1) if kind >= 0 else (message, call)
+        elif kind == CALL:
+            call += 1
+        elif not isinstance(text, str):
+            break
+    path, detail = f"messages[{message}].tool_calls[{call}].function.arguments", f"an argument's name must be a string, not {text!r}"
+    raise RenderError(format.name, path, code, detail, reason=format.words.get(code)) from None

@@ -11,49 +11,36 @@ the first message that is not a system one is the template's own.
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .. import wire as w
 from ..errors import Loss
 from ..format import GENERATION_PROMPT, Format, Option, Refuse
 from ..grammar import markers
-from ..messages import TEXT_PART_TYPES, Tool, function_of
+from ..inputs import EFFORT_TYPES, Part, leading, named_effort, parts_of
+from ..losses import media_losses, null_losses, order_losses
+from ..messages import Tool, function_of
 from ..prompt import PromptReader
-from ..wire import (
-    ARGUMENTS,
-    CALL,
-    CONTENT,
-    CONTROL,
-    MEDIA,
-    OPTION,
-    OUTSIDE,
-    REASONING,
-    RESULT,
-    ROLE,
-    SAMPLED,
-    SAMPLED_END,
-    SYSTEM,
-    TOOLS,
-    USER,
-    Wire,
-)
 
 M = markers("inkling")
 EFFORTS = {"none": 0.0, "minimal": 0.1, "low": 0.2, "medium": 0.7, "high": 0.9, "max": 0.99}
 DEFAULT_EFFORT, HIGHEST_EFFORT = 0.9, 0.99
-ROLES = {"user": (M["USER_OPEN"], USER), "assistant": (M["MODEL_OPEN"], CONTENT), "system": (M["SYSTEM_OPEN"], SYSTEM)}
-IMAGES = ("image", "input_image", "image_url")
-SOUNDS = ("audio", "input_audio", "audio_url")
+ROLES = {"user": (M["USER_OPEN"], w.USER), "assistant": (M["MODEL_OPEN"], w.CONTENT), "system": (M["SYSTEM_OPEN"], w.SYSTEM)}
+PARTS = {
+    "text": "text", "input_text": "text",
+    "image": "image", "input_image": "image", "image_url": "image",
+    "audio": "audio", "input_audio": "audio", "audio_url": "audio",
+}  # fmt: skip
 
 dumps = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
 
-def write(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
+def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
     """Render as the template does, in its order, so that of several faults the same one is reported."""
     if tools:
-        wire += (OUTSIDE, "", ROLE, M["TOOLS_OPEN"], TOOLS, dumps([_spec(tool) for tool in tools]), CONTROL, M["BLOCK_END"])
-    told = False
+        wire += (w.OUTSIDE, "", w.ROLE, M["TOOLS_OPEN"], w.TOOLS, dumps([_spec(tool) for tool in tools]), w.CONTROL, M["BLOCK_END"])
+    told, names = False, None
     for index, message in enumerate(messages):
         role = message["role"]
         if role not in ROLES and role != "tool":
@@ -65,25 +52,24 @@ def write(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], opt
         if role == "assistant":
             _assistant(wire, message, index, refuse)
         elif role == "tool":
-            content = message.get("content")
-            wire += (ROLE, M["TOOL_OPEN"] + _result_name(message, messages) + M["TEXT_OPEN"])
-            wire += (RESULT, content if isinstance(content, str) else "", CONTROL, M["BLOCK_END"])
+            content, name = message.get("content"), message.get("name")
+            if not name:
+                names = _called(messages) if names is None else names
+                name = names.get(message.get("tool_call_id"), "")
+            wire += (w.ROLE, M["TOOL_OPEN"] + name + M["TEXT_OPEN"])
+            wire += (w.RESULT, content if isinstance(content, str) else "", w.CONTROL, M["BLOCK_END"])
         else:
             opening, kind = ROLES[role]
             for block in _blocks(message, kind, index, refuse):
-                wire += (ROLE, opening, *block)
+                wire += (w.ROLE, opening, *block)
     if not told:
         _effort(wire, options["reasoning_effort"], refuse)
     if options["add_generation_prompt"]:
-        wire += (OUTSIDE, "", ROLE, generation_prompt(options))
-
-
-def generation_prompt(options: Mapping[str, Any]) -> str:
-    """What opens the next assistant turn: the role token of its first block."""
-    return M["MODEL_OPEN"]
+        wire += (w.OUTSIDE, "", w.ROLE, M["MODEL_OPEN"])
 
 
 def _spec(tool: Tool) -> dict[str, Any]:
+    """A tool as it is declared."""
     function = function_of(tool)
     return {
         "description": function.get("description") or "",
@@ -93,66 +79,55 @@ def _spec(tool: Tool) -> dict[str, Any]:
     }
 
 
-def _effort(wire: Wire, effort: Any, refuse: Refuse) -> None:
-    if effort is None:
-        number = DEFAULT_EFFORT
-    elif isinstance(effort, str):
-        if effort.strip() not in EFFORTS:
-            known = ", ".join(EFFORTS)
-            refuse("options.reasoning_effort", "bad_option", f"{effort!r} is none of {known}", f"Unknown reasoning_effort: {effort}")
-        number = EFFORTS[effort.strip()]
-    else:
-        number = float(effort)
+def _effort(wire: w.Wire, effort: Any, refuse: Refuse) -> None:
+    if isinstance(effort, str):
+        effort = named_effort(effort.strip(), EFFORTS, refuse, f"Unknown reasoning_effort: {effort}")
+    number = DEFAULT_EFFORT if effort is None else float(effort)
     if not 0.0 <= number <= HIGHEST_EFFORT:
         words = "reasoning_effort must be in [0.0, 0.99]"
         refuse("options.reasoning_effort", "bad_option", f"{number} is not between 0 and {HIGHEST_EFFORT}", words)
-    wire += (OUTSIDE, "", ROLE, M["EFFORT_OPEN"], OPTION, str(number) if number else "0", CONTROL, M["BLOCK_END"])
+    wire += (w.OUTSIDE, "", w.ROLE, M["EFFORT_OPEN"], w.OPTION, str(number) if number else "0", w.CONTROL, M["BLOCK_END"])
+
+
+def _kind_of(part: Part) -> str | None:
+    return PARTS.get(part.get("type", "text"))
 
 
 def _blocks(message: dict[str, Any], kind: str, index: int, refuse: Refuse) -> list[tuple[str, ...]]:
     """What stands behind the role token of each wire message that a message's content makes."""
     content = message.get("content")
     if isinstance(content, str):
-        return [(CONTROL, M["TEXT_OPEN"], kind, content, CONTROL, M["BLOCK_END"])]
+        return [(w.CONTROL, M["TEXT_OPEN"], kind, content, w.CONTROL, M["BLOCK_END"])]
     blocks: list[tuple[str, ...]] = []
-    for number, part in enumerate(content or ()):
-        type_, path = part.get("type", "text"), f"messages[{index}].content[{number}]"
-        if type_ in TEXT_PART_TYPES:
-            if not isinstance(part.get("text"), str):
-                refuse(f"{path}.text", "content_not_string", f"text must be a string, not {type(part.get('text')).__name__}")
-            blocks.append((CONTROL, M["TEXT_OPEN"], kind, part["text"], CONTROL, M["BLOCK_END"]))
-        elif type_ in IMAGES or type_ in SOUNDS:
-            blocks.append((MEDIA, M["IMAGE"] if type_ in IMAGES else M["AUDIO"]))
+    for what, text, _ in parts_of(content, f"messages[{index}].content", _kind_of, refuse, "Unsupported content part type: {}"):
+        if what == "text":
+            blocks.append((w.CONTROL, M["TEXT_OPEN"], kind, text, w.CONTROL, M["BLOCK_END"]))
         else:
-            refuse(path, "media_not_supported", f"unknown content part {type_!r}", f"Unsupported content part type: {type_}")
+            blocks.append((w.MEDIA, M[what.upper()]))
     return blocks
 
 
-def _assistant(wire: Wire, message: dict[str, Any], index: int, refuse: Refuse) -> None:
+def _assistant(wire: w.Wire, message: dict[str, Any], index: int, refuse: Refuse) -> None:
     blocks: list[tuple[str, ...]] = []
     if message.get("reasoning_content"):
-        blocks.append((CONTROL, M["THINKING_OPEN"], REASONING, message["reasoning_content"], CONTROL, M["BLOCK_END"]))
-    blocks += _blocks(message, CONTENT, index, refuse)
+        blocks.append((w.CONTROL, M["THINKING_OPEN"], w.REASONING, message["reasoning_content"], w.CONTROL, M["BLOCK_END"]))
+    blocks += _blocks(message, w.CONTENT, index, refuse)
     for call in message.get("tool_calls") or ():
         body = dumps({"name": call.name})[:-1] + ',"args":' + dumps(call.arguments) + "}"
-        blocks.append((CALL, call.name, CONTROL, M["CALL_OPEN"], ARGUMENTS, body, CONTROL, M["BLOCK_END"]))
-    for number, block in enumerate(blocks):
-        wire += (ROLE, M["MODEL_OPEN"], *((SAMPLED, "") if not number else ()), *block)
-    wire += (CONTROL, M["STOP"])
+        blocks.append((w.CALL, call.name, w.CONTROL, M["CALL_OPEN"], w.ARGUMENTS, body, w.CONTROL, M["BLOCK_END"]))
+    opening: tuple[Any, ...] = (w.ROLE, M["MODEL_OPEN"], w.SAMPLED, "")
+    for block in blocks:
+        wire += opening + block
+        opening = (w.ROLE, M["MODEL_OPEN"])
+    wire += (w.CONTROL, M["STOP"])
     if blocks:
-        wire += (SAMPLED_END, "")
+        wire += (w.SAMPLED_END, "")
 
 
-def _result_name(message: dict[str, Any], messages: list[dict[str, Any]]) -> str:
-    """The name of the tool that a result is of: told, or that of the last call with its id, even of a later one."""
-    if message.get("name"):
-        return str(message["name"])
-    wanted, name = message.get("tool_call_id"), ""
-    for other in messages if wanted else ():
-        for call in (other.get("tool_calls") or ()) if other["role"] == "assistant" else ():
-            if call.id == wanted:
-                name = call.name
-    return name
+def _called(messages: list[dict[str, Any]]) -> dict[str | None, str]:
+    """The names of tools by the ids of their calls; a result has that of the last call with its id, even of a later one."""
+    turns = [message.get("tool_calls") or () for message in messages if message["role"] == "assistant"]
+    return {call.id: call.name for calls in turns for call in calls if call.id}
 
 
 # ------------------------------------------------------------------------------------------------------ the way back
@@ -160,30 +135,27 @@ def _result_name(message: dict[str, Any], messages: list[dict[str, Any]]) -> str
 
 def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The messages and options of a prompt."""
-    options: dict[str, Any] = {}
-    messages = reader.messages
-    first = next((index for index, message in enumerate(messages) if message["role"] != "system"), len(messages))
+    messages, options = reader.messages, reader.options
+    first = leading(messages, ("system",))
     places = [place for place in reader.places if place[0] == "effort"]
     own = next((place for place in reversed(places) if place[2] == first), None)
     for place in reversed(places):
         if place is not own:
-            messages.insert(
-                place[2], {"role": "system", "content": M["EFFORT_OPEN"].removeprefix(M["SYSTEM_OPEN"] + M["TEXT_OPEN"]) + place[1]}
-            )
+            text = M["EFFORT_OPEN"].removeprefix(M["SYSTEM_OPEN"] + M["TEXT_OPEN"]) + place[1]
+            messages.insert(place[2], {"role": "system", "content": text})
     if own is not None and own[1] != str(DEFAULT_EFFORT):
-        reader.check(own[1].replace(".", "").replace("e-", "").isdecimal(), f"{own[1]!r} is no effort")
-        options["reasoning_effort"] = float(own[1])
-    if "generation" in reader.notes:
-        options["add_generation_prompt"] = True
+        options["reasoning_effort"] = float(reader.number(own[1], "effort"))
     for message in messages:
         if message["role"] == "tool" and "name" not in message:
             message["tool_call_id"] = reader.new_id()  # of no call, or the text would have its name
-    reader.tools = [_tool(reader, spec) for spec in reader.tools]
+    for spec in reader.tools:
+        reader.check(spec.keys() == {"description", "name", "parameters", "type"}, "a tool declaration has other keys than it should")
+    reader.tools = [_tool(spec) for spec in reader.tools]
     return _merged(messages), options
 
 
-def _tool(reader: PromptReader, spec: dict[str, Any]) -> dict[str, Any]:
-    reader.check(spec.keys() == {"description", "name", "parameters", "type"}, "a tool declaration has other keys than it should")
+def _tool(spec: dict[str, Any]) -> dict[str, Any]:
+    """What comes back of a tool that is declared so."""
     function = {"name": spec["name"]} | {key: spec[key] for key in ("description", "parameters") if spec[key]}
     return {"type": spec["type"], "function": function}
 
@@ -209,59 +181,23 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
     first = None  #: of neighbouring messages that come back as one
     for index, message in enumerate(messages):
         role, path, content = message["role"], f"messages[{index}]", message.get("content")
-        if role in ("user", "system") and not content and content != "":
+        joins = role in ("user", "system")
+        if joins and not content and content != "":
             yield Loss("message_rendered_empty", path, str(index))
             continue
-        if first is not None and role in ("user", "system") and messages[first]["role"] == role:
+        if joins and first is not None and messages[first]["role"] == role:
             yield Loss("system_merged", path, str(index))
             yield Loss("system_merged", f"messages[{first}].content", str(first))
         else:
             first = index
-        if content is not None and not isinstance(content, str):
-            if role == "tool":
-                yield Loss("content_dropped", f"{path}.content", str(index))
-            elif not content:
-                yield Loss("null_content", f"{path}.content", str(index))
-            for number, part in enumerate(content):
-                if part.get("type", "text") not in TEXT_PART_TYPES and part not in ({"type": "image"}, {"type": "audio"}):
-                    yield Loss("media_dropped", f"{path}.content[{number}]", str(index))
-        elif content is None and role == "tool":
-            yield Loss("null_content", f"{path}.content", str(index))
-        if message.get("reasoning_content") == "":
-            yield Loss("null_content", f"{path}.reasoning_content", str(index))
-        for number, call in enumerate(message.get("tool_calls") or ()):
-            where = f"{path}.tool_calls[{number}].function.arguments"
-            if list(call.arguments) != sorted(call.arguments):
-                yield Loss("key_order_lost", where, str(index))
-            for name, value in call.arguments.items():
-                if not _sorted(value):
-                    yield Loss("key_order_lost", f"{where}.{name}", name)
-            if not _finite(call.arguments):
-                yield Loss("non_finite_number", where, str(index))
+        if role == "tool" and content is not None and not isinstance(content, str):
+            yield Loss("content_dropped", f"{path}.content", str(index))
+        yield from media_losses(message, index, _kind_of)
+        yield from null_losses(FORMAT, message, index)
     for index, tool in enumerate(tools):
-        function = function_of(tool)
-        kept = {
-            "type": tool.get("type"),
-            "function": {key: function[key] for key in ("name", "description", "parameters") if function.get(key)},
-        }
-        if tool != kept:
+        if tool != _tool(_spec(tool)):
             yield Loss("schema_dropped", f"tools[{index}]", str(index))
-        if not _sorted(function.get("parameters")):
-            yield Loss("key_order_lost", f"tools[{index}].function.parameters", str(index))
-
-
-def _sorted(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return list(value) == sorted(value) and all(map(_sorted, value.values()))
-    return all(map(_sorted, value)) if isinstance(value, (list, tuple)) else True
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, Mapping):
-        return all(map(_finite, value.values()))
-    return all(map(_finite, value)) if isinstance(value, (list, tuple)) else True
+    yield from order_losses(messages, tools)
 
 
 FORMAT = Format(
@@ -270,18 +206,15 @@ FORMAT = Format(
     options={
         "add_generation_prompt": GENERATION_PROMPT,
         "reasoning_effort": Option(
-            (str, int, float, type(None)),
-            None,
-            f"how much to think: a name, or a number from 0 to {HIGHEST_EFFORT}",
-            (*EFFORTS, 0, 0.5, None),
+            EFFORT_TYPES, None, f"how much to think: a name, or a number from 0 to {HIGHEST_EFFORT}", (*EFFORTS, 0, 0.5, None)
         ),
     },
     write=write,
-    generation_prompt=generation_prompt,
+    generation_prompt=lambda options: M["MODEL_OPEN"],
     starts=((M["MODEL_OPEN"], "completion"),),
     read=read,
     losses=losses,
-    parts=frozenset((*TEXT_PART_TYPES, *IMAGES, *SOUNDS)),
+    parts=frozenset(PARTS),
     text_blocks=True,
     notes=("generation", "effort"),
     reserved_in_names=(),

@@ -14,44 +14,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
+from .. import wire as w
 from ..errors import Loss
 from ..format import GENERATION_PROMPT, Format, Option, Refuse
 from ..grammar import markers
+from ..inputs import EFFORT_TYPES, last_of
 from ..jsontext import dumps
+from ..losses import null_losses
 from ..messages import Tool
 from ..prompt import Misfit, PromptReader
-from ..wire import (
-    ARGUMENT,
-    ARGUMENT_NAME,
-    CALL,
-    CONTENT,
-    CONTROL,
-    OPTION,
-    OUTSIDE,
-    REASONING,
-    RESULT,
-    ROLE,
-    SAMPLED,
-    SAMPLED_END,
-    SYSTEM,
-    TOOLS,
-    USER,
-    Wire,
-)
 
 M = markers("solar_open2")
+BEHIND_STOP = M["TURN_END"].removeprefix(M["STOP"])
 THINKING_EFFORTS = ("medium", "high", "xhigh")
-DATE = "%Y-%m-%d"
+EFFORTS = ("none", "minimal", "low", *THINKING_EFFORTS, None)
 
 
-def write(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
+def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
     """Render as the template does, in its order, so that of several faults the same one is reported."""
     _system(wire, messages, tools, options, refuse)
-    last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    last_user = last_of(messages, "user")
     for index, message in enumerate(messages):
         role = message["role"]
         if role == "user":
-            wire += (index, "", ROLE, M["USER_OPEN"], USER, _text(message, index, refuse), CONTROL, M["TURN_END"])
+            wire += (index, "", w.ROLE, M["USER_OPEN"], w.USER, _text(message, index, refuse), w.CONTROL, M["TURN_END"])
         elif role == "assistant":
             _assistant(wire, message, index, index > last_user, options, refuse)
         elif role == "tool":
@@ -61,7 +47,7 @@ def write(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], opt
             if not index or messages[index - 1]["role"] != "tool":
                 _results(wire, messages, index, refuse)
     if options["add_generation_prompt"]:
-        wire += (OUTSIDE, "", ROLE, generation_prompt(options))
+        wire += (w.OUTSIDE, "", w.ROLE, generation_prompt(options))
 
 
 def generation_prompt(options: Mapping[str, Any]) -> str:
@@ -77,45 +63,44 @@ def _text(message: dict[str, Any], index: int, refuse: Refuse) -> str:
     return content
 
 
-def _system(wire: Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
+def _system(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
     parts: list[tuple[Any, ...]] = []
     if options["provider_system_prompt"]:
         now = options["now"] or datetime.now()
-        parts.append((OUTSIDE, "", CONTROL, M["PROVIDER_OPEN"], OPTION, now.strftime(DATE), CONTROL, M["PROVIDER_CLOSE"]))
-    opening = M["INSTRUCTIONS_OPEN"]
+        parts.append((w.OUTSIDE, "", w.CONTROL, M["PROVIDER_OPEN"], w.OPTION, now.strftime("%Y-%m-%d"), w.CONTROL, M["PROVIDER_CLOSE"]))
     instructions: list[Any] = []
     for index, message in enumerate(messages):
         if message["role"] == "system":
-            instructions += (index, "", CONTROL, opening, SYSTEM, message.get("content") or "")
-            opening = M["PART_NEXT"]
+            opening = M["PART_NEXT"] if instructions else M["INSTRUCTIONS_OPEN"]
+            instructions += (index, "", w.CONTROL, opening, w.SYSTEM, message.get("content") or "")
     if instructions:
         parts.append(tuple(instructions))
     if tools:
-        declared: list[Any] = [OUTSIDE, "", CONTROL, M["TOOLS_OPEN"]]
+        declared: list[Any] = [w.OUTSIDE, "", w.CONTROL, M["TOOLS_OPEN"]]
         for index, tool in enumerate(tools):
             if "function" not in tool:
                 refuse(f"tools[{index}]", "tool_not_wrapped", 'a tool must be {"type": "function", "function": {...}}')
-            declared += (CONTROL, M["TOOL_OPEN"], TOOLS, dumps(tool["function"]), CONTROL, M["TOOL_CLOSE"])
-        parts.append((*declared, CONTROL, M["TOOLS_CLOSE"]))
+            declared += (w.CONTROL, M["TOOL_OPEN"], w.TOOLS, dumps(tool["function"]), w.CONTROL, M["TOOL_CLOSE"])
+        parts.append((*declared, w.CONTROL, M["TOOLS_CLOSE"]))
     if options["response_format"]:
-        parts.append((OUTSIDE, "", *_response_format(options["response_format"], refuse)))
+        parts.append((w.OUTSIDE, "", *_response_format(options["response_format"], refuse)))
     if parts:
-        wire += (OUTSIDE, "", ROLE, M["SYSTEM_OPEN"], *parts[0])
+        wire += (w.OUTSIDE, "", w.ROLE, M["SYSTEM_OPEN"], *parts[0])
         for part in parts[1:]:
-            wire += (CONTROL, M["PART_NEXT"], *part)
-        wire += (CONTROL, M["TURN_END"])
+            wire += (w.CONTROL, M["PART_NEXT"], *part)
+        wire += (w.CONTROL, M["TURN_END"])
 
 
 def _response_format(wanted: dict[str, Any], refuse: Refuse) -> tuple[Any, ...]:
     if wanted.get("type") == "json_object":
-        return CONTROL, M["FORMAT_OPEN"] + M["FORMAT_OBJECT"]
+        return w.CONTROL, M["FORMAT_OPEN"] + M["FORMAT_OBJECT"]
     if wanted.get("type") != "json_schema":
-        return CONTROL, M["FORMAT_OPEN"]
+        return w.CONTROL, M["FORMAT_OPEN"]
     holder = wanted.get("json_schema")
     if not isinstance(holder, Mapping) or "schema" not in holder:
         refuse("options.response_format.json_schema.schema", "bad_option", "a response format of type json_schema needs a schema")
     opening = M["FORMAT_OPEN"] + M["FORMAT_SCHEMA_OPEN"]
-    return CONTROL, opening, OPTION, dumps(holder["schema"]), CONTROL, M["FORMAT_SCHEMA_CLOSE"]
+    return w.CONTROL, opening, w.OPTION, dumps(holder["schema"]), w.CONTROL, M["FORMAT_SCHEMA_CLOSE"]
 
 
 def _thoughts(message: dict[str, Any], recent: bool, options: Mapping[str, Any]) -> str | None:
@@ -126,47 +111,44 @@ def _thoughts(message: dict[str, Any], recent: bool, options: Mapping[str, Any])
     return message.get("reasoning_content", "") if recent or option == "preserved" else ""
 
 
-def _assistant(wire: Wire, message: dict[str, Any], index: int, recent: bool, options: Mapping[str, Any], refuse: Refuse) -> None:
-    wire += (index, "", ROLE, M["ASSISTANT_OPEN"])
+def _assistant(wire: w.Wire, message: dict[str, Any], index: int, recent: bool, options: Mapping[str, Any], refuse: Refuse) -> None:
+    wire += (index, "", w.ROLE, M["ASSISTANT_OPEN"])
     reasoning = _thoughts(message, recent, options)
     thinks = options["reasoning_effort"] in THINKING_EFFORTS
     sampled = reasoning == message.get("reasoning_content", "") and (thinks or not reasoning)
     if reasoning is not None:
-        wire += (CONTROL, M["THINK_OPEN"])
+        wire += (w.CONTROL, M["THINK_OPEN"])
         if sampled and thinks:
-            wire += (SAMPLED, "")
-        wire += (REASONING, reasoning, CONTROL, M["THINK_CLOSE"])
+            wire += (w.SAMPLED, "")
+        wire += (w.REASONING, reasoning, w.CONTROL, M["THINK_CLOSE"])
         if sampled and not thinks:
-            wire += (SAMPLED, "")
+            wire += (w.SAMPLED, "")
     content = message.get("content")
     if content:
-        wire += (CONTENT, content)
+        wire += (w.CONTENT, content)
     for number, call in enumerate(message.get("tool_calls") or ()):
         if not call.id:
             words = "assistant tool_call is missing required 'id' field"
             refuse(f"messages[{index}].tool_calls[{number}].id", "missing_tool_call_id", "a tool call needs an id", words)
-        wire += (CONTROL, M["CALL_OPEN"], CALL, call.name, CONTROL, M["NAME_END"])
+        wire += (w.CONTROL, M["CALL_OPEN"], w.CALL, call.name, w.CONTROL, M["NAME_END"])
         for name, value in call.arguments.items():
-            if type(name) is not str:
-                path = f"messages[{index}].tool_calls[{number}].function.arguments"
-                refuse(path, "arguments_not_mapping", f"an argument's name must be a string, not {name!r}")
             text = value if type(value) is str else dumps(value)
-            wire += (CONTROL, M["ARG_OPEN"], ARGUMENT_NAME, name, CONTROL, M["ARG_EQUALS"], ARGUMENT, text, CONTROL, M["ARG_END"])
-        wire += (CONTROL, M["CALL_END"])
-    wire += (CONTROL, M["STOP"])
+            wire += (w.CONTROL, M["ARG_OPEN"], w.ARGUMENT_NAME, name, w.CONTROL, M["ARG_EQUALS"], w.ARGUMENT, text, w.CONTROL, M["ARG_END"])
+        wire += (w.CONTROL, M["CALL_END"])
+    wire += (w.CONTROL, M["STOP"])
     if reasoning is not None and sampled:
-        wire += (SAMPLED_END, "")
-    wire += (CONTROL, M["TURN_END"][len(M["STOP"]) :])
+        wire += (w.SAMPLED_END, "")
+    wire += (w.CONTROL, BEHIND_STOP)
 
 
-def _results(wire: Wire, messages: list[dict[str, Any]], start: int, refuse: Refuse) -> None:
+def _results(wire: w.Wire, messages: list[dict[str, Any]], start: int, refuse: Refuse) -> None:
     """A block of results, in the order of the calls they answer; the rest behind them."""
-    wire += (start, "", ROLE, M["RESULTS_HEAD"])
+    wire += (start, "", w.ROLE, M["RESULTS_HEAD"])
     opening = M["RESULT_OPEN"]
     for index in _result_order(messages, start):
-        wire += (index, "", CONTROL, opening, RESULT, _text(messages[index], index, refuse))
+        wire += (index, "", w.CONTROL, opening, w.RESULT, _text(messages[index], index, refuse))
         opening = M["RESULT_NEXT"]
-    wire += (CONTROL, M["RESULTS_CLOSE"])
+    wire += (w.CONTROL, M["RESULTS_CLOSE"])
 
 
 def _result_order(messages: list[dict[str, Any]], start: int) -> list[int]:
@@ -181,7 +163,8 @@ def _result_order(messages: list[dict[str, Any]], start: int) -> list[int]:
     for index in block:
         by_id.setdefault(messages[index].get("tool_call_id"), []).append(index)
     ordered = [index for call in calls for index in by_id.get(call.id, ())]
-    return ordered + [index for index in block if index not in set(ordered)]
+    answers = set(ordered)
+    return ordered + [index for index in block if index not in answers]
 
 
 # ------------------------------------------------------------------------------------------------------ the way back
@@ -189,8 +172,7 @@ def _result_order(messages: list[dict[str, Any]], start: int) -> list[int]:
 
 def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The messages and options of a prompt."""
-    notes = reader.notes
-    options: dict[str, Any] = {}
+    notes, options = reader.notes, reader.options
     if "provider_prompt" in notes:
         options["provider_system_prompt"] = True
         try:
@@ -203,25 +185,21 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         options["response_format"] = {"type": "text"}
     elif "json_schema" in notes:
         options["response_format"] = {"type": "json_schema", "json_schema": {"schema": reader.json(notes["json_schema"])}}
-    if "thinking" in notes or "no_thinking" in notes:
-        options["add_generation_prompt"] = True
-        if "no_thinking" in notes:
-            options["reasoning_effort"] = "none"
-    option = _think_option(reader)
-    if option:
-        options["think_render_option"] = option
+    if "no_thinking" in notes:
+        options["reasoning_effort"] = "none"
+    options |= _think_option(reader)
     reader.tools = [{"type": "function", "function": function} for function in reader.tools]
     return _separated(reader), options
 
 
-def _think_option(reader: PromptReader) -> str | None:
-    turns = [index for index, message in enumerate(reader.messages) if message["role"] == "assistant"]
-    if any(index in reader.untagged for index in turns):
-        return "off"
-    last_user = max((index for index, message in enumerate(reader.messages) if message["role"] == "user"), default=-1)
-    if any("reasoning_content" in reader.messages[index] for index in turns if index < last_user):
-        return "preserved"
-    return None
+def _think_option(reader: PromptReader) -> dict[str, str]:
+    """Which turns show their reasoning, where the text tells; the default shows those after the last user turn."""
+    last_user = last_of(reader.messages, "user")
+    if reader.untagged:
+        return {"think_render_option": "off"}
+    if any("reasoning_content" in message for message in reader.messages[: max(last_user, 0)]):
+        return {"think_render_option": "preserved"}
+    return {}
 
 
 def _separated(reader: PromptReader) -> list[dict[str, Any]]:
@@ -241,21 +219,25 @@ def _separated(reader: PromptReader) -> list[dict[str, Any]]:
 
 def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any]) -> Iterable[Loss]:
     """What the template moves, merges, leaves out or writes alike."""
-    systems = [index for index, message in enumerate(messages) if message["role"] == "system"]
-    for position, index in enumerate(systems):
-        if position:
-            yield Loss("system_merged", f"messages[{index}]", str(index))
-        if index != position:
-            yield Loss("system_hoisted", f"messages[{index}]", str(index))
-    last_user = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    systems = 0
+    last_user = last_of(messages, "user")
     for index, message in enumerate(messages):
-        role, path = message["role"], f"messages[{index}]"
+        role, path, content = message["role"], f"messages[{index}]", message.get("content")
         if role not in ("system", "user", "assistant", "tool"):
             yield Loss("message_dropped", path, str(index))
+            continue
+        yield from null_losses(FORMAT, message, index)
+        if role == "system":
+            if systems:
+                yield Loss("system_merged", path, str(index))
+            if index != systems:
+                yield Loss("system_hoisted", path, str(index))
+            systems += 1
         elif role == "assistant":
-            yield from _assistant_losses(message, index, index > last_user, options)
-        elif role == "system" and message.get("content") is None:
-            yield Loss("null_content", f"{path}.content", str(index))
+            if message.get("reasoning_content") and not _thoughts(message, index > last_user, options):
+                yield Loss("reasoning_dropped", f"{path}.reasoning_content", str(index))
+            if content and content.isspace() and message.get("tool_calls"):
+                yield Loss("whitespace_trimmed", f"{path}.content", str(index))
         elif role == "tool" and messages[index - 1]["role"] != "tool":
             order = _result_order(messages, index)
             if order != sorted(order):
@@ -269,30 +251,13 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
             yield Loss("schema_dropped", "options.response_format", "response_format")
 
 
-def _assistant_losses(message: dict[str, Any], index: int, recent: bool, options: Mapping[str, Any]) -> Iterable[Loss]:
-    path, content = f"messages[{index}]", message.get("content")
-    reasoning = message.get("reasoning_content")
-    if reasoning and not _thoughts(message, recent, options):
-        yield Loss("reasoning_dropped", f"{path}.reasoning_content", str(index))
-    elif reasoning == "":
-        yield Loss("null_content", f"{path}.reasoning_content", str(index))
-    if content == "":
-        yield Loss("null_content", f"{path}.content", str(index))
-    elif content and content.isspace() and message.get("tool_calls"):
-        yield Loss("whitespace_trimmed", f"{path}.content", str(index))
-
-
 FORMAT = Format(
     name="solar_open2",
     title="Solar Open2",
     options={
         "add_generation_prompt": GENERATION_PROMPT,
         "reasoning_effort": Option(
-            (str, int, float, type(None)),
-            "high",
-            "how much to think; medium, high and xhigh leave the thinking open",
-            ("none", "minimal", "low", *THINKING_EFFORTS, None),
-            passes_over=True,
+            EFFORT_TYPES, "high", "how much to think; medium, high and xhigh leave the thinking open", EFFORTS, passes_over=True
         ),
         "think_render_option": Option(
             (str,),
