@@ -69,6 +69,11 @@ REFUSALS = frozenset(
     bad_message bad_tool no_messages""".split()
 )
 
+#: What a conversion of data sets puts right, each time saying so.
+REPAIRS = frozenset(
+    """null_padding_removed float_to_int ambiguous_null tool_results_reordered content_parts_joined arguments_decoded""".split()
+)
+
 
 class Diagnostic(NamedTuple):
     """Something odd in a parsed text.  `span` is in code points of the whole completion; the raw text stands there."""
