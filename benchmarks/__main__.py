@@ -9,7 +9,7 @@ from pathlib import Path
 
 import chatcodec
 
-from . import hostile, parsing, peers, rendering, serving, starting
+from . import converting, hostile, parsing, peers, rendering, serving, starting
 from .table import Row, header
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +48,7 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
         yield from parsing.rows(fmt, options.quick)
         yield from serving.rows(fmt, options.quick)
         yield from rendering.rows(fmt, options.templates, options.corpus, options.quick)
+        yield from converting.rows(fmt, options.corpus, options.quick)
         yield from hostile.rows(fmt, options.quick)
 
 

@@ -163,6 +163,7 @@ class Assembler:
     document: tuple[Any] | None = None  #: what the JSON run that comes says, if it was read already
     partial: PartialCall | None = None
     untyped = False
+    exact = False  #: values are as they were written: a number with a point is no integer
     after_end: tuple[int, int] | None = None  #: where text stands behind the stop token
     called = False  #: a call came, whatever became of it
     stopped = False

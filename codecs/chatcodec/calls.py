@@ -141,7 +141,9 @@ def end_argument(sink: Assembler, _: str | None, start: int, end: int) -> None:
                 sink.diagnose("untyped", call.value_start, call.value_end, key)
         elif call.types is not STRING:
             value, code = read_value(text, call.types)
-            if code is not None:
+            if code == "float_to_int" and sink.exact:
+                value = read_json(text)
+            elif code is not None:
                 sink.diagnose(code, call.value_start, call.value_end, key)
         if key in call.arguments:
             sink.diagnose("duplicate_argument", start, end, key)

@@ -25,7 +25,7 @@ from .messages import MESSAGE_KEYS
 from .repairs import Repair
 from .shapes import Chat, Columns, Row, RowError, Written, decoded, joined_parts, ordered_results, read_openai, write_openai
 from .sharegpt import read_sharegpt, write_sharegpt
-from .turns import call_losses, names_of_calls
+from .turns import call_losses
 
 __all__ = ["REFUSALS", "SHAPES", "Columns", "Outcome", "Plan", "Refusal", "Repair", "convert_row", "plan"]
 
@@ -176,7 +176,7 @@ def _write_text(chat: Chat, row: Row, plan: Plan) -> Written:
     if not chat.own_ids:
         losses = [loss for loss in losses if loss.code != "tool_call_id_dropped"]
     chat.losses += losses
-    _unwritten(chat, fmt)
+    _unwritten(chat)
     return {plan.columns.text: rendered.text}
 
 
@@ -230,30 +230,10 @@ def _fits(fmt: Format, name: str, value: Any) -> bool:
     return True
 
 
-def _unwritten(chat: Chat, fmt: Format) -> None:
-    """Name what a wire text does not hold of a message: keys that are the data set's own, and names of speakers."""
-    calls: dict[str, str] | None = None
+def _unwritten(chat: Chat) -> None:
+    """Name what a wire text does not hold of a message: keys that are the data set's own."""
     for index, message in enumerate(chat.messages):
         if not message.keys() <= MESSAGE_KEYS:
             chat.losses += [Loss("content_dropped", f"messages[{index}].{key}", str(index)) for key in message if key not in MESSAGE_KEYS]
         for number, call in enumerate(message.get("tool_calls", ())):
             chat.losses += call_losses(call, f"messages[{index}].tool_calls[{number}]")
-        if "name" in message:
-            if calls is None:
-                calls = names_of_calls(chat.messages)
-            known = message["role"] == "tool" and calls.get(message.get("tool_call_id", "")) == message["name"]
-            if not known and not (message["role"] == "tool" and _writes_names(fmt.name)):
-                chat.losses.append(Loss("content_dropped", f"messages[{index}].name", str(index)))
-
-
-@cache
-def _writes_names(name: str) -> bool:
-    """Whether a format's text tells which tool a result is of."""
-    fmt = get_format(name)
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {}}}
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "?"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "1", "name": "g", "content": "?"},
-    ]
-    return fmt.parse_prompt(fmt.render(messages).text).messages[-1].name == "g"

@@ -72,7 +72,7 @@ class Format:
     `generation_prompt(options)` is the text that opens the next assistant turn.
     `read(reader)` makes a conversation of a prompt, from what its rules and `notes` said.  `losses(...)` names what the
     format's own text cannot give back.  `words` are the template's own words for refusals, by code.
-    `tags` are the control tokens that are not spelt `<|…|>`.
+    `result_names`: the text of a result has the name of its tool.  `tags` are the control tokens that are not spelt `<|…|>`.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Format:
     layout: Mapping[str, Layout] = field(default_factory=dict)
     empty_reasoning: bool = False
     text_blocks: bool = False
+    result_names: bool = False
     stop_ends_calls: bool = False
     notes: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)

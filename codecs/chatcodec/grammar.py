@@ -56,6 +56,7 @@ GUARDED_RUNS = frozenset(("ARG_VALUE", "USER_TEXT", "TOOL_RESULT"))
 CALL_RULES = ("call", "json_call")
 MAX_DEPTH = 24  #: of an LALR stack; a grammar that goes deeper nests
 END_OF_TEXT = "$END"
+QUOTES = "`\"'"  #: what a marker stands between that is only spoken of
 
 
 class GrammarError(CodecError):

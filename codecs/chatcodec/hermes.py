@@ -67,7 +67,9 @@ def write_hermes(chat: Chat, columns: Columns, options: Mapping[str, Any]) -> Wr
 
 def _plain(message: Mapping[str, Any], index: int, chat: Chat) -> dict[str, Any]:
     role, text, calls = message["role"], text_of(message, index, chat), message.get("tool_calls", ())
-    if (role == "assistant" and CALL in text) or (role == "user" and _results(text)) or (role == "tool" and _BETWEEN.search(text)):
+    if role == "user" and _results(text):  # it will be taken for results
+        chat.losses.append(Loss("control_token_in_content", f"messages[{index}].role", str(index)))
+    elif (role == "assistant" and CALL in text) or (role == "tool" and _BETWEEN.search(text)):
         chat.losses.append(Loss("control_token_in_content", f"messages[{index}].content", str(index)))
     if role == "tool":
         text = f"{RESULT}\n{text}\n{RESULT_END}"

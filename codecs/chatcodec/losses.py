@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import Loss
+from .grammar import QUOTES
 from .messages import NAMESPACE, Call, Tool, function_of
-from .values import NO_SIGNATURE, read_value, signature_of
-from .wire import ARGUMENT, ARGUMENT_NAME, ARGUMENTS, CALL, CONTENT, REASONING, RESULT, SYSTEM, USER, Wire
+from .values import NO_SIGNATURE, Signature, read_value, signature_of
+from .wire import ARGUMENT, ARGUMENT_NAME, ARGUMENTS, CALL, CONTENT, CONTROL, REASONING, RESULT, SYSTEM, USER, Wire
 
 if TYPE_CHECKING:
     from .format import Format
@@ -33,8 +34,10 @@ def losses_of(
         *_option_losses(format, options),
         *_text_losses(format, wire),
         *_argument_losses(format, wire, messages, tools),
-        *_pairing_losses(messages),
+        *pairing_losses(messages),
+        *name_losses(messages, result_names=format.result_names),
         *_ending_losses(messages, options),
+        *_quoting_losses(format, wire),
     ]
 
 
@@ -122,7 +125,10 @@ def _argument_losses(
     """Arguments whose text reads back as another value, by the tools at hand or by what the text itself shows of them."""
     functions = {function_of(tool)["name"]: function_of(tool) for tool in tools}
     signatures = {name: signature_of(function) for name, function in functions.items()}
-    shown = {name: signature_of(format.shown(function)) for name, function in functions.items()} if format.shown else {}
+    shown: dict[str, Signature] = {}
+    if format.shown:  # only of tools that are called: a declaration takes its time to read
+        called = {text.removeprefix(NAMESPACE) for kind, text in zip(wire[::2], wire[1::2], strict=True) if kind == CALL}
+        shown = {name: signature_of(format.shown(functions[name])) for name in called if name in functions}
     message, call, name = -1, -1, ""
     for kind, text in zip(wire[::2], wire[1::2], strict=True):
         if isinstance(kind, int):
@@ -175,25 +181,41 @@ def _sorted(value: Any) -> bool:
     return all(map(_sorted, value)) if isinstance(value, (list, tuple)) else True
 
 
-def _pairing_losses(messages: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
+def _quoting_losses(format: "Format", wire: Wire) -> Iterator[Loss]:
+    """Reasoning whose end stands between two quotes of one kind, and so looks as if it were only spoken of."""
+    message, last = -1, ""
+    for kind, text in zip(wire[::2], wire[1::2], strict=True):
+        if isinstance(kind, int):
+            message = kind if kind >= 0 else message
+        elif kind == REASONING:
+            last = text[-1:]
+        elif kind == CONTENT and last and last in QUOTES and text[:1] == last:
+            yield Loss("control_token_in_content", f"messages[{message}].content", str(message))
+            last = ""
+        elif kind != CONTROL or text != text.strip():
+            last = ""  # something, or layout, keeps them apart
+
+
+def pairing_losses(messages: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
     """Results whose call only their ids tell, which no text carries."""
     dropped = False
-    pending: list[Any] = []
+    pending: dict[Any, int] = {}  # how often each id is still to be answered, in order
     seen: set[Any] = set()
     ordered = True
     for index, message in enumerate(messages):
         if message["role"] == "assistant":
-            pending, ordered = [call.id for call in message.get("tool_calls") or ()], True
-            for position, call_id in enumerate(pending):
-                if call_id is None:
+            pending, ordered = {}, True
+            for position, call in enumerate(message.get("tool_calls") or ()):
+                if call.id is None:
                     continue
+                pending[call.id] = pending.get(call.id, 0) + 1
                 path = f"messages[{index}].tool_calls[{position}].id"
                 if not dropped:
                     dropped = True
                     yield Loss("tool_call_id_dropped", path)
-                if call_id in seen:
-                    yield Loss("duplicate_tool_call_id", path, str(call_id))
-                seen.add(call_id)
+                if call.id in seen:
+                    yield Loss("duplicate_tool_call_id", path, str(call.id))
+                seen.add(call.id)
         elif message["role"] == "tool":
             call_id, path = message.get("tool_call_id"), f"messages[{index}].tool_call_id"
             if call_id is not None and not dropped:
@@ -201,8 +223,22 @@ def _pairing_losses(messages: Sequence[Mapping[str, Any]]) -> Iterator[Loss]:
                 yield Loss("tool_call_id_dropped", path)
             if call_id is None or call_id not in pending:
                 yield Loss("orphan_tool_result", path, call_id)
-            else:
-                if pending[0] != call_id and ordered:
-                    ordered = False
-                    yield Loss("tool_result_order", path)
-                pending.remove(call_id)
+                continue
+            if ordered and next(iter(pending)) != call_id:
+                ordered = False
+                yield Loss("tool_result_order", path)
+            pending[call_id] -= 1
+            if not pending[call_id]:
+                del pending[call_id]
+
+
+def name_losses(messages: Sequence[Mapping[str, Any]], *, result_names: bool) -> Iterator[Loss]:
+    """Names of speakers, which no text carries, and those of results that are not their call's, unless the text has them."""
+    calls: dict[Any, str] | None = None
+    for index, message in enumerate(messages):
+        if message.get("name") is None or (result_names and message["role"] == "tool"):
+            continue
+        if calls is None:
+            calls = {call.id: call.name for other in messages for call in other.get("tool_calls") or () if call.id is not None}
+        if message["role"] != "tool" or calls.get(message.get("tool_call_id")) != message["name"]:
+            yield Loss("content_dropped", f"messages[{index}].name", str(index))

@@ -13,7 +13,7 @@ Rules of this module:
 import re
 from typing import Any
 
-from .grammar import Guard
+from .grammar import QUOTES, Guard
 from .jsontext import STRING_END, read_document
 from .nodes import Move, Node, Ops
 from .search import LONG, hold, search_far
@@ -22,7 +22,6 @@ from .sink import Sink, Unexpected
 _NON_BLANK = re.compile(r"\S").search
 #: A whole JSON string.  Possessive, so that one without an end costs no more than its length.
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
-_QUOTES = "`\"'"
 
 
 # verdicts on a marker: it counts, it does not, more text decides, more than blanks decides; or it counts in text that was
@@ -170,7 +169,7 @@ class Machine:
                 if match is not None and (
                     (move := node.closers[match[0]]).plain
                     or (move.quick and text.startswith(move.follow, match.end()))
-                    or (move.quoted and match.start() > pos and text[match.start() - 1] not in _QUOTES)
+                    or (move.quoted and match.start() > pos and text[match.start() - 1] not in QUOTES)
                 ):  # the usual way: a marker that counts for certain
                     found = match.start()
                     if found > pos:
@@ -319,7 +318,7 @@ class Machine:
             return _YES if final else _BLANKS
         if guard is Guard.QUOTE:
             quote = text[found - 1] if found > pos else self.last[-1:]
-            if not quote or quote not in _QUOTES:
+            if not quote or quote not in QUOTES:
                 return _YES
             if after == len(text):
                 return _YES if final else _MORE

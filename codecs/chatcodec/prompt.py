@@ -61,6 +61,7 @@ class PromptReader:
         if self.turn is None:
             functions = {str(function_of(tool).get("name")): function_of(tool) for tool in self.tools}
             self.turn = Assembler(self.ways, functions or None, None, policy="raw")
+            self.turn.exact = True
         return self.turn
 
     def content(self, empty: str | None) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .errors import Loss
 from .messages import function_of
-from .values import _resolve as resolve
+from .values import resolve as resolve
 from .values import types_of
 
 _MAX_DEPTH = 32  #: of references and alternatives that are followed in a schema

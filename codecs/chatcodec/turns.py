@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import Loss
-from .losses import _pairing_losses as pairing_losses
+from .losses import pairing_losses
 from .messages import Call
 from .shapes import Chat, RowError, is_text, joined_parts, json_text, ordered_results
 
@@ -124,10 +124,3 @@ def call_json(call: Mapping[str, Any], path: str, chat: Chat) -> str:
 def own_keys(message: Mapping[str, Any]) -> dict[str, Any]:
     """The keys that a message has beside those of the shape."""
     return {key: value for key, value in message.items() if key not in STRUCTURE} if not message.keys() <= STRUCTURE else {}
-
-
-def names_of_calls(messages: list[dict[str, Any]]) -> dict[str, str]:
-    """The names of tools by the ids of their calls."""
-    return {
-        call["id"]: call["function"]["name"] for message in messages for call in message.get("tool_calls", ()) if call.get("id") is not None
-    }

@@ -61,7 +61,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> Types | None:
     elif isinstance(declared, (list, tuple)):
         found.append(frozenset(TYPE_NAMES[name] for name in declared if isinstance(name, str) and name in TYPE_NAMES) or None)
     if isinstance(schema.get("$ref"), str):
-        found.append(types_of(_resolve(schema["$ref"], root), root, depth + 1))
+        found.append(types_of(resolve(schema["$ref"], root), root, depth + 1))
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), (list, tuple)) and schema[key]:
             branches = [types_of(branch, root, depth + 1) for branch in schema[key]]
@@ -89,7 +89,7 @@ def _both(one: Types, other: Types) -> Types:
     return both or one
 
 
-def _resolve(reference: str, root: Any) -> Any:
+def resolve(reference: str, root: Any) -> Any:
     """What a reference inside the document, `#/$defs/X`, points to."""
     target = root
     if not reference.startswith("#"):
@@ -147,7 +147,7 @@ def signature_of(function: Function) -> Signature:
             return NO_SIGNATURE
         if not isinstance(parameters.get("$ref"), str):
             break
-        parameters = _resolve(parameters["$ref"], root)
+        parameters = resolve(parameters["$ref"], root)
     properties = parameters.get("properties")
     if type(properties) is not dict and not isinstance(properties, Mapping):
         properties = {}

@@ -235,8 +235,9 @@ def _tool_losses(tools: Sequence[Tool], options: Mapping[str, Any]) -> Iterable[
             yield Loss("schema_dropped", path, str(index))
         inner = f"{path}.function" if "function" in tool else path
         if function is own:
-            yield from (Loss("schema_dropped", f"{inner}.{lost}", str(index)) for lost in dropped(function))
-            if FORMAT.control_search(declare(function)):
+            declaration = declare(function)
+            yield from (Loss("schema_dropped", f"{inner}.{lost}", str(index)) for lost in dropped(function, declaration))
+            if FORMAT.control_search(declaration):
                 yield Loss("control_token_in_content", path, str(index))
 
 
@@ -255,6 +256,7 @@ FORMAT = Format(
     starts=((M["ASSISTANT_OPEN"], "completion"),),
     read=read,
     read_tools=read_tools,
+    result_names=True,
     shown=shown,
     losses=losses,
     flat_calls=True,

@@ -216,6 +216,7 @@ FORMAT = Format(
     losses=losses,
     parts=frozenset(PARTS),
     text_blocks=True,
+    result_names=True,
     notes=("generation", "effort"),
     reserved_in_names=(),
     words={
