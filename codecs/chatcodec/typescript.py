@@ -229,13 +229,13 @@ def shown(function: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def dropped(function: Mapping[str, Any]) -> Iterator[str]:
+def dropped(function: Mapping[str, Any], declaration: str | None = None) -> Iterator[str]:
     """The paths of what a function's declaration does not show: `parameters.properties.limit.minimum`.
 
     Raises ValueError for a function that cannot be declared.
     """
     try:
-        shown_function = _read_once(declare(function))[0]["function"]
+        shown_function = _read_once(declare(function) if declaration is None else declaration)[0]["function"]
     except DeclarationError:
         yield "parameters"
         return

@@ -42,7 +42,7 @@ def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 def _is_list(value: Any) -> TypeGuard[Iterable[Any]]:
     """Whether a value is what the template takes for a list: objects count, as the list of their keys."""
-    return isinstance(value, (list, tuple, Mapping))
+    return type(value) is list or isinstance(value, (list, tuple, Mapping))
 
 
 def _type(schema: Any, indent: int, parts: list[str]) -> None:
