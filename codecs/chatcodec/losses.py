@@ -127,7 +127,7 @@ def _argument_losses(
     signatures = {name: signature_of(function) for name, function in functions.items()}
     shown: dict[str, Signature] = {}
     if format.shown:  # only of tools that are called: a declaration takes its time to read
-        called = {text.removeprefix(NAMESPACE) for kind, text in zip(wire[::2], wire[1::2], strict=True) if kind == CALL}
+        called = {text for kind, text in zip(wire[::2], wire[1::2], strict=True) if kind == CALL}
         shown = {name: signature_of(format.shown(functions[name])) for name in called if name in functions}
     message, call, name = -1, -1, ""
     for kind, text in zip(wire[::2], wire[1::2], strict=True):
