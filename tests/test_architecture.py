@@ -6,14 +6,21 @@ from functools import cache
 from pathlib import Path
 
 import chatcodec
-from chatcodec import errors
+from chatcodec import convert, errors, tables
 
 PACKAGE = Path(chatcodec.__file__).parent
 
 #: From the ground up; a module imports only what stands before it.
 LAYERS = """
     errors events jsontext controls detokenizer grammar sink nodes search machine messages reply values jsonstream assembler calls prompt
-    snapshot stream openai wire losses typescript_lexer typescript_writer typescript format formats/* formats terminal cli_io cli __main__
+    snapshot stream openai wire losses typescript_lexer typescript_writer typescript format inputs formats/* formats
+    integrations/opening integrations/serving integrations/vllm integrations/sglang
+    repairs shapes turns sharegpt hermes convert
+    terminal cli_io data_files tables tables_out tally checkpoint chunks workers engine pipeline integrations/ray rows
+    comparing checking page_assets page probes templates verifying
+    testing/asserting testing/values testing/turns testing/carried testing
+    tokenizer opened stops closing encoding masks extending tokenizing
+    commands/* commands cli __main__ integrations
 """.split()
 #: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
 LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("stream", "format"), ("stream", "formats")}
@@ -36,8 +43,8 @@ def _imports(name: str, tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             start = folder if node.level == 1 else ""
-            if name == "formats":
-                start = "formats" if node.level == 1 else ""
+            if (PACKAGE / name / "__init__.py").is_file():
+                start = name if node.level == 1 else ""
             target = "/".join(filter(None, [start, (node.module or "").replace(".", "/")]))
             names = [f"{target}/{alias.name}".strip("/") for alias in node.names] if not node.module else [target]
             found |= {one if one in _modules() else target for one in names}
@@ -45,7 +52,8 @@ def _imports(name: str, tree: ast.Module) -> set[str]:
 
 
 def _layer(name: str) -> int:
-    return LAYERS.index("formats/*" if name.startswith("formats/") else name)
+    folder = name.partition("/")[0]
+    return LAYERS.index(f"{folder}/*" if f"{folder}/*" in LAYERS and "/" in name else name)
 
 
 def test_imports_run_one_way() -> None:
@@ -85,7 +93,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_codes_that_are_used_are_known() -> None:
-    known = errors.DIAGNOSTICS.keys() | errors.LOSSES | errors.REFUSALS
+    known = errors.DIAGNOSTICS.keys() | errors.LOSSES | errors.REFUSALS | errors.REPAIRS | convert.REFUSALS | tables.BAD_ROWS
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         used = set(re.findall(r'(?:diagnose\(|Loss\(|refuse\([^"]*"[^"]*", |_refuse\([^"]*"[^"]*", )"([a-z_]+)"', text))

@@ -7,6 +7,7 @@ Rules of this module: for a pipe JSON (or the rendered text itself), for a termi
 import re
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ from .cli_io import (
     read_text,
     write,
 )
+from .commands import COMMANDS
 from .errors import CodecError
 from .events import Diagnosed, Event
 from .formats import get_format, list_formats
@@ -148,6 +150,10 @@ def parse_prompt(format: FormatName, file: File = "-", pretty: Pretty = None) ->
             write(terminal.show_difference(text, rendered.text))
     else:
         write(json_line(conversation.model_dump()))
+
+
+for command in COMMANDS:
+    import_module(f".commands.{command}", __package__).register(app)
 
 
 def main() -> None:
