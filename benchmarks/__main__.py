@@ -9,7 +9,7 @@ from pathlib import Path
 
 import chatcodec
 
-from . import converting, hostile, parsing, peers, rendering, serving, starting
+from . import converting, hostile, parsing, peers, rendering, serving, starting, tokens
 from .table import Row, header
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +30,7 @@ def main() -> None:
     for row in chosen:
         measured.append(row.measure(QUICK_SECONDS if options.quick else SECONDS))
         print(measured[-1].line(), flush=True)
-    print("\n" + "\n".join((*peers.NOTES, *parsing.NOTES, *serving.NOTES, *rendering.NOTES, "versions: " + _versions())))
+    print("\n" + "\n".join((*peers.NOTES, *parsing.NOTES, *serving.NOTES, *rendering.NOTES, *tokens.NOTES, "versions: " + _versions())))
     missed = [f"{figures.row.format} {figures.row.name}".strip() for figures in measured if not all(figures.met().values())]
     print(f"goals missed: {'; '.join(missed) or 'none'}")
     if options.json:
@@ -48,6 +48,7 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
         yield from parsing.rows(fmt, options.quick)
         yield from serving.rows(fmt, options.quick)
         yield from rendering.rows(fmt, options.templates, options.corpus, options.quick)
+        yield from tokens.rows(fmt)
         yield from converting.rows(fmt, options.corpus, options.quick)
         yield from hostile.rows(fmt, options.quick)
 

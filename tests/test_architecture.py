@@ -24,6 +24,8 @@ LAYERS = """
 """.split()
 #: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
 LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("stream", "format"), ("stream", "formats")}
+#: What is hooked onto `Rendered` and `Format` is imported when it is used; that and what stands on a format names its type.
+LATE |= {("wire", "encoding"), ("wire", "masks"), ("format", "extending"), ("format", "opened"), ("format", "stops")}
 LONGEST = 510
 
 

@@ -10,7 +10,7 @@ Rules of this module:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import regex
 
@@ -30,6 +30,10 @@ from .sink import Unexpected
 from .snapshot import load, restore
 from .stream import IdStream, Stream
 from .wire import Rendered, Wire
+
+if TYPE_CHECKING:
+    from .extending import Extended
+    from .opened import Opened
 
 POLICIES = ("strict", "recover", "raw")
 FINISH_REASONS = ("stop", "tool_calls", "length")
@@ -62,7 +66,7 @@ class Option:
 GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next assistant turn")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Format:
     """One chat template: its declaration, and what can be done with it.
 
@@ -98,6 +102,9 @@ class Format:
     reserved_in_names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     _nodes: dict[Any, tuple[list[Node], int]] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"<chatcodec.Format {self.name}>"
 
     # -- rendering
 
@@ -365,6 +372,35 @@ class Format:
         """The control tokens of the format, sorted: what the model's tokenizer has a token of its own for."""
         found = {token for text in markers(self.name).values() for token in _TOKEN.findall(text)}
         return tuple(sorted(found.union(self.tags)))
+
+    # -- tokens
+
+    def extend(self, previous: str | Sequence[int], new_messages: Iterable[Mapping[str, Any] | Message], **given: Any) -> "Extended":
+        """The prompt that goes on where a model stopped; see `extending.extend`."""
+        from .extending import extend
+
+        return extend(self, previous, new_messages, **given)
+
+    def continue_final_message(
+        self, messages: Iterable[Mapping[str, Any] | Message], tools: Sequence[Tool] | None = None, **options: Any
+    ) -> "Opened":
+        """Render a conversation whose last turn is left open; see `opened.continue_final_message`."""
+        from .opened import continue_final_message
+
+        return continue_final_message(self, messages, tools, **options)
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """The strings that end a turn of the model."""
+        from .stops import stop_strings
+
+        return stop_strings(self)
+
+    def stop_tokens(self, tokenizer: Any) -> list[int]:
+        """The ids of the tokens that end a turn of the model.  Raises CodecError for a tokenizer that lacks one."""
+        from .stops import stop_tokens
+
+        return stop_tokens(self, tokenizer)
 
     @cached_property
     def _openers(self) -> tuple[str, ...]:

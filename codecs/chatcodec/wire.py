@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from .errors import Loss, RenderError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .encoding import Encoded
     from .format import Format
+    from .masks import AssistantMask, Turns, Which
 
 # the kinds of pieces; the first two are the format's own text, the others came from the caller
 CONTROL, ROLE = "control", "role"
@@ -78,6 +82,26 @@ class Rendered:
 
     def __repr__(self) -> str:
         return f"Rendered({self.format!r}, {self.text!r})"
+
+    def encode(self, tokenizer: Any, *, allow_missing: bool = False) -> "Encoded":
+        """The tokens of the text, in which only the format's own control tokens are control tokens; see `encoding.encode`."""
+        from .encoding import encode
+
+        return encode(self, tokenizer, allow_missing=allow_missing)
+
+    def assistant_mask(
+        self,
+        tokenizer: Any,
+        *,
+        which: "Which" = "sampled",
+        turns: "Turns" = "all",
+        kinds: "Collection[str] | None" = None,
+        allow_missing: bool = False,
+    ) -> "AssistantMask":
+        """The loss mask of the tokens; see `masks.assistant_mask`."""
+        from .masks import assistant_mask
+
+        return assistant_mask(self, tokenizer, which=which, turns=turns, kinds=kinds, allow_missing=allow_missing)
 
     @cached_property
     def spans(self) -> list[Span]:

@@ -56,7 +56,7 @@ def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], o
             if not name:
                 names = _called(messages) if names is None else names
                 name = names.get(message.get("tool_call_id"), "")
-            wire += (w.ROLE, M["TOOL_OPEN"] + name + M["TEXT_OPEN"])
+            wire += (w.ROLE, M["TOOL_OPEN"], w.RESULT, name, w.ROLE, M["TEXT_OPEN"])
             wire += (w.RESULT, content if isinstance(content, str) else "", w.CONTROL, M["BLOCK_END"])
         else:
             opening, kind = ROLES[role]
