@@ -101,7 +101,7 @@ class Format:
     words: Mapping[str, str] = field(default_factory=dict)
     reserved_in_names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    _nodes: dict[Any, tuple[list[Node], int]] = field(default_factory=dict, repr=False)
+    _nodes: dict[Any, tuple[list[Node], int]] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         return f"<chatcodec.Format {self.name}>"
