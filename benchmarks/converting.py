@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 
 from chatcodec import Format
 from chatcodec.convert import plan
-from chatcodec.pipeline import convert
+from chatcodec.data.pipeline import convert
 
 from .table import OURS, Row
 from .timing import Lap

@@ -12,8 +12,8 @@ from typing import Any
 import chatcodec
 from chatcodec import Format
 from chatcodec.detokenizer import vocabulary
-from chatcodec.encoding import encode
-from chatcodec.masks import mask_of
+from chatcodec.tokens.encoding import encode
+from chatcodec.tokens.masks import mask_of
 
 from .fixtures import LONG_TOOLS, long_conversation, prose, source
 from .table import OURS, Row

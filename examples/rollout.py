@@ -3,9 +3,9 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import chatcodec
-from chatcodec.encoding import encode
-from chatcodec.extending import extend
-from chatcodec.stops import stop_tokens
+from chatcodec.tokens.encoding import encode
+from chatcodec.tokens.extending import extend
+from chatcodec.tokens.stops import stop_tokens
 
 fmt = chatcodec.get_format("qwen3_5")
 TOOLS = [{"type": "function", "function": {"name": "tide", "parameters": {"type": "object", "properties": {"port": {"type": "string"}}}}}]

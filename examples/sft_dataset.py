@@ -3,8 +3,8 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import chatcodec
-from chatcodec.masks import assistant_mask
-from chatcodec.stops import stop_tokens
+from chatcodec.tokens.masks import assistant_mask
+from chatcodec.tokens.stops import stop_tokens
 
 fmt = chatcodec.get_format("qwen3_5")
 CONVERSATIONS = [

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import chatcodec
-from chatcodec import convert, errors, tables
+from chatcodec import convert, errors
+from chatcodec.data import tables
 
 PACKAGE = Path(chatcodec.__file__).parent
 
@@ -15,17 +16,19 @@ LAYERS = """
     errors events jsontext controls detokenizer grammar sink nodes search machine messages reply values jsonstream assembler calls prompt
     snapshot stream openai wire losses typescript_lexer typescript_writer typescript format inputs formats/* formats
     integrations/opening integrations/serving integrations/vllm integrations/sglang
-    repairs shapes turns sharegpt hermes convert
-    terminal cli_io data_files tables tables_out tally checkpoint chunks workers engine pipeline integrations/ray rows
-    comparing checking page_assets page probes templates verifying
+    shapes/repairs shapes/chat shapes/turns shapes/sharegpt shapes/hermes shapes convert
+    terminal cli_io data/files data/tables data/tables_out data/tally data/checkpoint data/chunks data/workers data/engine
+    data/pipeline data/rows data integrations/ray
+    checks/comparing checks/checking checks/page_assets checks/page checks/probes checks/templates checks/verifying checks
     testing/asserting testing/values testing/turns testing/carried testing
-    tokenizer opened stops closing encoding masks extending tokenizing
+    tokens/tokenizer tokens/opened tokens/stops tokens/closing tokens/encoding tokens/masks tokens/extending tokens/tokenizing tokens
     commands/* commands cli __main__ integrations
 """.split()
 #: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
 LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("stream", "format"), ("stream", "formats")}
+HOOKS = {"wire": ("encoding", "masks"), "format": ("extending", "opened", "stops")}
 #: What is hooked onto `Rendered` and `Format` is imported when it is used; that and what stands on a format names its type.
-LATE |= {("wire", "encoding"), ("wire", "masks"), ("format", "extending"), ("format", "opened"), ("format", "stops")}
+LATE |= {(hook, f"tokens/{name}") for hook, names in HOOKS.items() for name in names}
 LONGEST = 510
 
 

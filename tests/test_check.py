@@ -19,10 +19,10 @@ from typer.testing import CliRunner, Result
 
 import chatcodec
 import strategies as make
-from chatcodec.checking import EXAMPLES, MOST_TURNS, OUTCOMES, Report, check, parting, pattern
+from chatcodec.checks.checking import EXAMPLES, MOST_TURNS, OUTCOMES, Report, check, parting, pattern
+from chatcodec.checks.comparing import differences
+from chatcodec.checks.probes import probes
 from chatcodec.commands import check as command
-from chatcodec.comparing import differences
-from chatcodec.probes import probes
 
 CODECS = Path(__file__).parent.parent / "codecs"
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "bfcl.jsonl.gz"

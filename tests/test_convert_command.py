@@ -13,10 +13,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 import chatcodec
-from chatcodec import pipeline
 from chatcodec.commands.convert import register
 from chatcodec.convert import convert_row, plan
-from chatcodec.pipeline import convert
+from chatcodec.data import pipeline
+from chatcodec.data.pipeline import convert
 
 CODECS = Path(__file__).parent.parent / "codecs"
 FINE: dict[str, Any] = {"id": 1, "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello\x1b[31m"}]}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import chatcodec
 import strategies as make
-from chatcodec.encoding import Encoded, encode, encode_batch
-from chatcodec.tokenizer import adapt
+from chatcodec.tokens.encoding import Encoded, encode, encode_batch
+from chatcodec.tokens.tokenizer import adapt
 from chatcodec.wire import FORMATS_OWN
 from conformance import options, vectors
 from make_tokenizer import MAKERS, OTHER, hf_tokenizer, special_tokens, tiktoken_encoding

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 import chatcodec
 import strategies as make
-from chatcodec.encoding import encode
-from chatcodec.extending import Extended, extend
-from chatcodec.opened import continue_final_message
-from chatcodec.stops import stop_strings
-from chatcodec.tokenizer import adapt
+from chatcodec.tokens.encoding import encode
+from chatcodec.tokens.extending import Extended, extend
+from chatcodec.tokens.opened import continue_final_message
+from chatcodec.tokens.stops import stop_strings
+from chatcodec.tokens.tokenizer import adapt
 from make_tokenizer import MAKERS
 
 formats = pytest.mark.parametrize("name", chatcodec.list_formats())

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import chatcodec
 import strategies as make
-from chatcodec.encoding import encode
-from chatcodec.masks import IGNORED, KINDS, AssistantMask, assistant_mask, mask_of
-from chatcodec.tokenizer import adapt
+from chatcodec.tokens.encoding import encode
+from chatcodec.tokens.masks import IGNORED, KINDS, AssistantMask, assistant_mask, mask_of
+from chatcodec.tokens.tokenizer import adapt
 from conformance import Case, all_cases
 from make_tokenizer import MAKERS
 

@@ -20,9 +20,9 @@ from hypothesis import given
 
 import chatcodec
 import strategies as make
-from chatcodec.checking import Checked, Report, check
+from chatcodec.checks.checking import Checked, Report, check
+from chatcodec.checks.page import LONGEST_TEXT, lines, page, plain
 from chatcodec.errors import CodecError
-from chatcodec.page import LONGEST_TEXT, lines, page, plain
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><svg/onload=alert(3)>&lt;b&gt;<!--"
 PARAMETERS = {"type": "object", "properties": {HOSTILE: {}}}

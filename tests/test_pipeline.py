@@ -17,13 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import chatcodec
-from chatcodec import checkpoint, chunks, data_files, engine
 from chatcodec.convert import Columns, Plan, convert_row, plan
+from chatcodec.data import checkpoint, chunks, engine
+from chatcodec.data import files as data_files
+from chatcodec.data.pipeline import LossError, convert
+from chatcodec.data.tables import BadRow, read_rows
+from chatcodec.data.tables_out import write_rows
+from chatcodec.data.tally import COUNTS, Tally, as_json, from_json
 from chatcodec.errors import CodecError
-from chatcodec.pipeline import LossError, convert
-from chatcodec.tables import BadRow, read_rows
-from chatcodec.tables_out import write_rows
-from chatcodec.tally import COUNTS, Tally, as_json, from_json
 
 CODECS = Path(__file__).parent.parent / "codecs"
 TARGETS = ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "out.parquet", "out.arrow"]
@@ -409,7 +410,7 @@ def test_a_checkpoint_belongs_to_its_conversion(source: str, tmp_path: Path) -> 
     counts=st.lists(st.integers(0, 9), min_size=6, max_size=6), codes=st.dictionaries(st.text(max_size=4), st.integers(1, 9), max_size=4)
 )
 def test_a_tally_goes_through_json(counts: list[int], codes: dict[str, int]) -> None:
-    from chatcodec.tally import Place, note
+    from chatcodec.data.tally import Place, note
 
     tally = Tally(**dict(zip(COUNTS, counts, strict=True)))  # type: ignore[arg-type]
     for code, number in codes.items():
@@ -502,7 +503,7 @@ def test_a_worker_that_dies_is_one_clear_error(source: str, tmp_path: Path, monk
     monkeypatch.setattr(chunks, "convert_row", die)
     from multiprocessing import get_context
 
-    monkeypatch.setattr("chatcodec.workers._context", lambda: get_context("fork"))
+    monkeypatch.setattr("chatcodec.data.workers._context", lambda: get_context("fork"))
     with pytest.raises(CodecError, match="a worker process ended without a word"):
         convert(source, str(tmp_path / "out.jsonl"), TO_TEXT, jobs=2)
     assert not (tmp_path / "out.jsonl").exists()
@@ -512,10 +513,10 @@ def test_a_worker_that_dies_is_one_clear_error(source: str, tmp_path: Path, monk
 
 RUNNER = """
 import json, sys
-from chatcodec import data_files
+from chatcodec.data import files as data_files
 from chatcodec.convert import plan
 from chatcodec.errors import CodecError
-from chatcodec.pipeline import convert
+from chatcodec.data.pipeline import convert
 target, name, options = sys.argv[1:]
 data_files.CHUNK_BYTES = 20_000
 if __name__ == "__main__":

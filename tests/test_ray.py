@@ -10,9 +10,9 @@ import pytest
 
 import chatcodec
 from chatcodec.convert import plan
+from chatcodec.data.pipeline import LossError
+from chatcodec.data.pipeline import convert as convert_here
 from chatcodec.errors import CodecError
-from chatcodec.pipeline import LossError
-from chatcodec.pipeline import convert as convert_here
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)")
 pytest.importorskip("pyarrow", reason="Ray Data needs pyarrow")

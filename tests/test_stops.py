@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import chatcodec
-from chatcodec.encoding import encode
-from chatcodec.stops import stop_strings, stop_tokens
+from chatcodec.tokens.encoding import encode
+from chatcodec.tokens.stops import stop_strings, stop_tokens
 from make_tokenizer import MAKERS, hf_tokenizer
 
 formats = pytest.mark.parametrize("name", chatcodec.list_formats())

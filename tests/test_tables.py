@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chatcodec import data_files, tables_out
-from chatcodec.data_files import chunks_of, find_files
+from chatcodec.data import files as data_files
+from chatcodec.data import tables_out
+from chatcodec.data.files import chunks_of, find_files
+from chatcodec.data.tables import BadRow, read_rows
+from chatcodec.data.tables_out import kind_of, write_rows
 from chatcodec.errors import CodecError
-from chatcodec.tables import BadRow, read_rows
-from chatcodec.tables_out import kind_of, write_rows
 
 LINES = ["rows.jsonl", "rows.ndjson", "rows.jsonl.gz"]
 PACKED = ["rows.jsonl.zst"]

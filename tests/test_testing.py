@@ -14,8 +14,8 @@ from hypothesis.strategies import SearchStrategy
 
 import chatcodec
 from chatcodec import testing
+from chatcodec.checks.probes import probes
 from chatcodec.errors import CodecError
-from chatcodec.probes import probes
 from chatcodec.testing import assert_round_trip, assert_same_text, completions, conversations, cuts, fitting, options, schemas, tools
 
 CODECS = Path(__file__).parent.parent / "codecs"

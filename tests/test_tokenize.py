@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import chatcodec
 from chatcodec.commands import show, tokenize
-from chatcodec.masks import assistant_mask
-from chatcodec.tokenizing import Settings
-from chatcodec.tokenizing import tokenize as tokenize_files
+from chatcodec.tokens.masks import assistant_mask
+from chatcodec.tokens.tokenizing import Settings
+from chatcodec.tokens.tokenizing import tokenize as tokenize_files
 from make_tokenizer import hf_tokenizer
 
 pytest.importorskip("pyarrow")

@@ -18,12 +18,12 @@ from typer.testing import CliRunner, Result
 
 import chatcodec
 import strategies as make
-from chatcodec import templates
+from chatcodec.checks import templates
+from chatcodec.checks.probes import features_of, probes
+from chatcodec.checks.templates import ChatTemplate, Refused, Sources, Written, compile_template, prepared, read_templates
+from chatcodec.checks.verifying import Agreed, Parting, compare, verify
 from chatcodec.commands import verify as command
 from chatcodec.errors import CodecError
-from chatcodec.probes import features_of, probes
-from chatcodec.templates import ChatTemplate, Refused, Sources, Written, compile_template, prepared, read_templates
-from chatcodec.verifying import Agreed, Parting, compare, verify
 
 REAL = Path(__file__).resolve().parents[2] / "shared" / "oracle" / "templates"
 USER = {"role": "user", "content": "hello"}

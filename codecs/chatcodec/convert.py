@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 from .errors import CodecError, Loss, ParseError, RenderError, nearest
 from .format import Format, Option
 from .formats import get_format, list_formats
-from .hermes import read_hermes, write_hermes
 from .messages import MESSAGE_KEYS
-from .repairs import Repair
-from .shapes import Chat, Columns, Row, RowError, Written, decoded, joined_parts, ordered_results, read_openai, write_openai
-from .sharegpt import read_sharegpt, write_sharegpt
-from .turns import call_losses
+from .shapes.chat import Chat, Columns, Row, RowError, Written, decoded, joined_parts, ordered_results, read_openai, write_openai
+from .shapes.hermes import read_hermes, write_hermes
+from .shapes.repairs import Repair
+from .shapes.sharegpt import read_sharegpt, write_sharegpt
+from .shapes.turns import call_losses
 
 __all__ = ["REFUSALS", "SHAPES", "Columns", "Outcome", "Plan", "Refusal", "Repair", "convert_row", "plan"]
 

@@ -32,8 +32,8 @@ from .stream import IdStream, Stream
 from .wire import Rendered, Wire
 
 if TYPE_CHECKING:
-    from .extending import Extended
-    from .opened import Opened
+    from .tokens.extending import Extended
+    from .tokens.opened import Opened
 
 POLICIES = ("strict", "recover", "raw")
 FINISH_REASONS = ("stop", "tool_calls", "length")
@@ -376,29 +376,29 @@ class Format:
     # -- tokens
 
     def extend(self, previous: str | Sequence[int], new_messages: Iterable[Mapping[str, Any] | Message], **given: Any) -> "Extended":
-        """The prompt that goes on where a model stopped; see `extending.extend`."""
-        from .extending import extend
+        """The prompt that goes on where a model stopped; see `tokens.extending.extend`."""
+        from .tokens.extending import extend
 
         return extend(self, previous, new_messages, **given)
 
     def continue_final_message(
         self, messages: Iterable[Mapping[str, Any] | Message], tools: Sequence[Tool] | None = None, **options: Any
     ) -> "Opened":
-        """Render a conversation whose last turn is left open; see `opened.continue_final_message`."""
-        from .opened import continue_final_message
+        """Render a conversation whose last turn is left open; see `tokens.opened.continue_final_message`."""
+        from .tokens.opened import continue_final_message
 
         return continue_final_message(self, messages, tools, **options)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """The strings that end a turn of the model."""
-        from .stops import stop_strings
+        from .tokens.stops import stop_strings
 
         return stop_strings(self)
 
     def stop_tokens(self, tokenizer: Any) -> list[int]:
         """The ids of the tokens that end a turn of the model.  Raises CodecError for a tokenizer that lacks one."""
-        from .stops import stop_tokens
+        from .tokens.stops import stop_tokens
 
         return stop_tokens(self, tokenizer)
 

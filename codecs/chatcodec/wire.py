@@ -19,9 +19,9 @@ from .errors import Loss, RenderError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from .encoding import Encoded
     from .format import Format
-    from .masks import AssistantMask, Turns, Which
+    from .tokens.encoding import Encoded
+    from .tokens.masks import AssistantMask, Turns, Which
 
 # the kinds of pieces; the first two are the format's own text, the others came from the caller
 CONTROL, ROLE = "control", "role"
@@ -84,8 +84,8 @@ class Rendered:
         return f"Rendered({self.format!r}, {self.text!r})"
 
     def encode(self, tokenizer: Any, *, allow_missing: bool = False) -> "Encoded":
-        """The tokens of the text, in which only the format's own control tokens are control tokens; see `encoding.encode`."""
-        from .encoding import encode
+        """The tokens of the text, in which only the format's own control tokens are control tokens; see `tokens.encoding.encode`."""
+        from .tokens.encoding import encode
 
         return encode(self, tokenizer, allow_missing=allow_missing)
 
@@ -98,8 +98,8 @@ class Rendered:
         kinds: "Collection[str] | None" = None,
         allow_missing: bool = False,
     ) -> "AssistantMask":
-        """The loss mask of the tokens; see `masks.assistant_mask`."""
-        from .masks import assistant_mask
+        """The loss mask of the tokens; see `tokens.masks.assistant_mask`."""
+        from .tokens.masks import assistant_mask
 
         return assistant_mask(self, tokenizer, which=which, turns=turns, kinds=kinds, allow_missing=allow_missing)
 

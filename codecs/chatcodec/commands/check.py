@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ..checking import OUTCOMES, UNEXPLAINED, Checked, Report, check
+from ..checks.checking import OUTCOMES, UNEXPLAINED, Checked, Report, check
 from ..cli_io import FormatName, Options, Pretty, admitted, as_options, for_eyes, json_line, manners, write
+from ..data.rows import Given, read_conversations
 from ..errors import CodecError
 from ..format import Format
 from ..formats import get_format
-from ..rows import Given, read_conversations
 
 SHOWN = 10  #: rows of trouble that a terminal shows
 
@@ -43,7 +43,7 @@ def command(
     codec.parse("", **admitted(chosen, codec))  # refuses options that no row could be rendered with
     report = _report(codec, data, chosen, limit)
     if html is not None:
-        from ..page import page
+        from ..checks.page import page
 
         try:
             Path(html).write_bytes(page(report, source=data).encode())

@@ -23,8 +23,8 @@ from ..formats import get_format, list_formats
 
 if TYPE_CHECKING:
     from ..convert import Columns
-    from ..pipeline import Progress
-    from ..tally import Tally
+    from ..data.pipeline import Progress
+    from ..data.tally import Tally
 
 EXAMPLE = "Example: chatcodec convert chats.jsonl.gz train.parquet --from openai --to qwen3_5 --jobs 8 --report report.json"
 
@@ -70,7 +70,7 @@ def convert(
     not be written; 130, interrupted: --resume goes on.
     """
     from ..convert import plan
-    from ..pipeline import LossError
+    from ..data.pipeline import LossError
 
     options = as_options(option)
     if to in list_formats():
@@ -81,7 +81,7 @@ def convert(
     if engine == "ray":
         from ..integrations.ray import convert as run
     else:
-        from ..pipeline import convert as run
+        from ..data.pipeline import convert as run
     if report is not None and not Path(report).absolute().parent.is_dir():
         raise CodecError(f"--report {report!r}: there is no such directory")
     write_report = partial(_write_report, report, {"from": from_, "to": to, "input": source, "output": target, "on_loss": on_loss})
@@ -123,8 +123,8 @@ def _columns(given: list[str] | None) -> "Columns":
 
 def _write_report(report: str | None, about: Mapping[str, str], tally: "Tally") -> None:
     if report is not None:
-        from ..checkpoint import write_whole, writing
-        from ..tally import as_json
+        from ..data.checkpoint import write_whole, writing
+        from ..data.tally import as_json
 
         with writing(report):
             write_whole(Path(report), json_line({**about, **as_json(tally)}).encode())
@@ -182,7 +182,7 @@ def _summarise(tally: "Tally", seconds: float) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..tally import FINDINGS
+    from ..data.tally import FINDINGS
     from ..terminal import visible
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)

@@ -15,10 +15,10 @@ from typing import Annotated, NamedTuple
 import typer
 
 from ..cli_io import FormatName, Options, Pretty, admitted, as_options, for_eyes, json_line, manners, read_conversation, write
-from ..encoding import Encoded, encode
 from ..errors import CodecError
 from ..formats import get_format
-from ..masks import AssistantMask, mask_of
+from ..tokens.encoding import Encoded, encode
+from ..tokens.masks import AssistantMask, mask_of
 
 BORDER = "│"
 
@@ -42,7 +42,7 @@ def command(
 
     A pipe gets JSON, an object with a list for each thing that is known of the tokens.
     """
-    from ..tokenizing import load_tokenizer
+    from ..tokens.tokenizing import load_tokenizer
 
     codec = get_format(format)
     messages, tools, options = read_conversation(file)
@@ -105,8 +105,8 @@ def terminal(encoded: Encoded, mask: AssistantMask) -> str:
 
 def page(encoded: Encoded, mask: AssistantMask) -> str:
     """The tokens as an HTML document that loads nothing and runs nothing."""
-    from ..page import lines
-    from ..page_assets import HUES
+    from ..checks.page import lines
+    from ..checks.page_assets import HUES
 
     own = "".join(f".k-{kind}{{--h:{hue}}}" for kind, hue in HUES.items())
     pieces = []

@@ -13,7 +13,7 @@ from ..cli_io import Options, Pretty, admitted, as_options, for_eyes, json_line,
 from ..formats import get_format
 
 if TYPE_CHECKING:
-    from ..tokenizing import Counts
+    from ..tokens.tokenizing import Counts
 
 EXAMPLE = "Example: chatcodec tokenize chats.jsonl train.parquet --format qwen3_5 --tokenizer tokenizer.json --max-length 4096"
 BAR = 40  #: characters of the longest bar
@@ -44,7 +44,7 @@ def command(
 
     No text of a message can forge a control token. The exit code is 1 if rows were refused.
     """
-    from ..tokenizing import Settings, tokenize
+    from ..tokens.tokenizing import Settings, tokenize
 
     options = admitted(as_options(option), get_format(format))
     kinds = None if kind is None else frozenset(kind)

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from ..checks.templates import compile_template, read_templates
+from ..checks.verifying import Parting, Verdict, verify, verify_row
 from ..cli_io import FormatName, Options, Pretty, admitted, as_options, for_eyes, json_line, manners, write
+from ..data.rows import read_conversations
 from ..errors import CodecError
 from ..formats import get_format
-from ..rows import read_conversations
-from ..templates import compile_template, read_templates
-from ..verifying import Parting, Verdict, verify, verify_row
 
 SHOWN = 6  #: differences that a terminal shows whole
 BAD_ROWS = 10  #: rows that are no conversations and are told one by one

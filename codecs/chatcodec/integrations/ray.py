@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ..convert import Plan
-from ..data_files import PIPE
+from ..data.files import PIPE
+from ..data.pipeline import CHECKPOINT_SECONDS, OnLoss, Progress
+from ..data.pipeline import convert as convert_by
+from ..data.tally import Tally
+from ..data.workers import Input, Result, Run, convert_here
 from ..errors import CodecError
-from ..pipeline import CHECKPOINT_SECONDS, OnLoss, Progress
-from ..pipeline import convert as convert_by
-from ..tally import Tally
-from ..workers import Input, Result, Run, convert_here
 
 
 def convert(

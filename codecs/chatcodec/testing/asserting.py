@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from ..checking import Checked, check
-from ..comparing import forged, shown
+from ..checks.checking import Checked, check
+from ..checks.comparing import forged, shown
+from ..checks.templates import ChatTemplate, compile_template, read_templates
+from ..checks.verifying import Parting
+from ..checks.verifying import compare as compare_texts
 from ..errors import CodecError
 from ..format import Format
 from ..formats import get_format
 from ..messages import Conversation, Message
-from ..templates import ChatTemplate, compile_template, read_templates
-from ..verifying import Parting
-from ..verifying import compare as compare_texts
 
 Given = Conversation | Mapping[str, Any] | Sequence[Mapping[str, Any] | Message]
 MOST = 20  #: differences that a message tells

@@ -1,0 +1,120 @@
+"""Worker processes for a conversion: files in, converted chunks out, in order, and never many of them under way.
+
+Rules of this module:
+
+* results come in the order of the chunks; a fixed number of chunks is under way at a time, so that memory is bounded;
+* workers do not mind SIGINT: the engine stops them; and they end when the engine's process is gone, however it went.
+"""
+
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from threading import Thread, active_count
+from typing import NamedTuple
+
+from ..errors import CodecError
+from .chunks import Done, Work, convert_chunk
+from .files import chunks_of
+
+AHEAD = 3  #: chunks under way for each worker
+
+
+class Input(NamedTuple):
+    """A file to convert: the shard that takes its rows, its number among the shard's files, and the chunks to pass over."""
+
+    shard: int
+    number: int
+    file: str
+    skip: int
+    work: Work
+
+
+class Result(NamedTuple):
+    """A converted chunk: of which input, and how far into the file, in bytes, it ends."""
+
+    input: Input
+    end: int
+    done: Done
+
+
+Run = Callable[[Sequence[Input]], Iterator[Result]]
+#: What gives the function that converts, as a context that ends with the conversion.
+Workers = Callable[[], AbstractContextManager[Run]]
+
+
+@contextmanager
+def local_workers(jobs: int) -> Iterator[Run]:
+    """Convert in this process, or for more than one job in others."""
+    if jobs == 1:
+        yield convert_here
+        return
+    pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_settle)
+    try:
+        with _obituary():
+            pool.submit(os.getpid).result()  # the processes start now, before any thread of others does
+        yield lambda inputs: _convert_there(pool, jobs * AHEAD, inputs)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def convert_here(inputs: Sequence[Input], *, folder: str = "") -> Iterator[Result]:
+    """Convert in this process; `folder` is where names of files start."""
+    for each in inputs:
+        for chunk in islice(chunks_of(str(Path(folder, each.file)) if folder else each.file), each.skip, None):
+            yield Result(each, chunk.end, convert_chunk(chunk._replace(file=each.file), each.work))
+
+
+def _convert_there(pool: ProcessPoolExecutor, most: int, inputs: Sequence[Input]) -> Iterator[Result]:
+    pending: deque[tuple[Input, int, Future[Done]]] = deque()
+
+    def next_one() -> Result:
+        each, end, future = pending.popleft()
+        return Result(each, end, future.result())
+
+    with _obituary():
+        for each in inputs:
+            for chunk in islice(chunks_of(each.file), each.skip, None):
+                pending.append((each, chunk.end, pool.submit(convert_chunk, chunk, each.work)))
+                if len(pending) >= most:
+                    yield next_one()
+        while pending:
+            yield next_one()
+
+
+@contextmanager
+def _obituary() -> Iterator[None]:
+    try:
+        yield
+    except BrokenProcessPool:
+        raise CodecError(
+            "a worker process ended without a word: perhaps the memory was too small (try fewer jobs), or the script that "
+            'started the conversion has no `if __name__ == "__main__":` around it'
+        ) from None
+
+
+def _context() -> BaseContext:
+    """How to start processes: quickly, by a fork, only where no thread could be caught in the middle of something."""
+    if sys.platform == "linux" and active_count() == 1 and len(list(Path("/proc/self/task").iterdir())) == 1:
+        return get_context("fork")
+    return get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+
+
+def _settle() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_follow, daemon=True).start()
+
+
+def _follow() -> None:
+    engine = parent_process()
+    if engine is not None:
+        engine.join()
+        os._exit(1)
