@@ -8,6 +8,7 @@ from typing import Any
 from chatcodec import Format, get_format
 from chatcodec.openai import ChunkStream
 
+from . import engines
 from .fixtures import MEDIUM, SHORT, TOOLS, TURNS, Message, argument_of, completion, content_of, deltas
 from .starting import fresh
 from .table import OURS, Row
@@ -19,14 +20,17 @@ FLAT_GOALS = {OURS: DELTA_SECONDS, "smaller": 1.25}
 SMALLEST, SIZES, QUICK_SIZES = 1, (32, 1024), (16, 128)  #: in KB
 STREAMS, QUICK_STREAMS = 1000, 100
 
-NOTES = ("token ids are those of a byte-level BPE trained on the benchmark's own texts; memory is that of Python objects, by tracemalloc",)
+NOTES = (
+    "token ids are those of a byte-level BPE trained on the benchmark's own texts; memory is that of Python objects, by tracemalloc",
+    *engines.NOTES,
+)
 
 
 def rows(fmt: Format, quick: bool) -> Iterator[Row]:
     """All rows of a format."""
     for name in (SHORT, MEDIUM):
         turn = TURNS[name]
-        yield Row(fmt.name, f"{name}, chunks by deltas", "us/delta", partial(_chunks, fmt, turn), {OURS: DELTA_SECONDS})
+        yield Row(fmt.name, f"{name}, chunks by deltas", "us/delta", partial(_named, fmt, name), {OURS: DELTA_SECONDS})
         yield Row(fmt.name, f"{name}, by token ids", "us/id", partial(_ids, fmt, turn), {OURS: DELTA_SECONDS})
     for kind, turn_of in (("content", content_of), ("an argument", argument_of)):
         for size in QUICK_SIZES if quick else SIZES:
@@ -35,6 +39,11 @@ def rows(fmt: Format, quick: bool) -> Iterator[Row]:
     count = QUICK_STREAMS if quick else STREAMS
     yield Row(fmt.name, f"{count:,} streams in turn, chunks by deltas", "us/delta", partial(_many, fmt, count), {OURS: DELTA_SECONDS})
     yield Row(fmt.name, f"{count:,} open streams, each beside its text", "bytes", partial(_memory, fmt, count), {OURS: STREAM_BYTES})
+
+
+def _named(fmt: Format, name: str) -> Mapping[str, Lap]:
+    """The row that engines' own parsers stand in, too."""
+    return {**_chunks(fmt, TURNS[name]), **engines.laps(fmt.name, name)}
 
 
 def _chunks(fmt: Format, turn: Message, smaller: Message | None = None) -> Mapping[str, Lap]:

@@ -11,9 +11,9 @@ from .timing import Lap, race
 
 OURS = "chatcodec"
 #: The columns beside chatcodec's own.  `smaller` is chatcodec again, with the smaller size that the row names.
-PEERS = ("scanner", "transformers", "minijinja", "jinja2", "smaller", "tokenizer", "unmasked")
+PEERS = ("scanner", "transformers", "minijinja", "jinja2", "smaller", "tokenizer", "unmasked", "sglang", "vllm")
 SCALES = {"us": 1e6, "ms": 1e3, "bytes": 1.0}
-WIDTHS = (11, 52, 15, 10, 15, 15, 15, 15, 15, 15, 15)
+WIDTHS = (11, 52, 15, 10, 15, 15, 15, 15, 15, 15, 15, 15, 15)
 
 
 @dataclass(frozen=True)

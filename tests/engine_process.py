@@ -312,10 +312,15 @@ def drive_sglang(job: Job) -> dict[str, Any]:
     }
 
 
-def _serve(engine: str) -> None:
+def stand_in(engine: str) -> None:
+    """Put stand-ins where an engine wants torch, if there is none, in this process."""
     if importlib.util.find_spec("torch") is None:
         importlib.import_module("transformers")  # while it can see that there is no torch
         sys.meta_path.insert(0, _StandIns(STAND_INS[engine]))
+
+
+def _serve(engine: str) -> None:
+    stand_in(engine)
     drives = {"vllm": drive_vllm, "vllm_ids": drive_vllm_ids, "sglang": drive_sglang}
     if engine == "vllm":
         tools, reasoning = importlib.import_module("vllm.tool_parsers"), importlib.import_module("vllm.reasoning")
