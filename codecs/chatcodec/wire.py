@@ -12,6 +12,7 @@ Rules of this module:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from .errors import Loss, RenderError
@@ -139,17 +140,22 @@ class Rendered:
     def _pieces(self) -> Iterator[tuple[Any, str]]:
         return zip(self._wire[::2], self._wire[1::2], strict=True)
 
+    @cached_property
+    def _signs(self) -> list[tuple[int, int]]:
+        """The signs and message indices of the wire, and where they stand."""
+        places = accumulate(map(len, self._wire[1::2]), initial=0)
+        return [(kind, place) for kind, place in zip(self._wire[::2], places, strict=False) if type(kind) is int]
+
     def _blocks(self, opening: int, closing: int) -> list[tuple[int, int] | None]:
         found: list[tuple[int, int] | None] = []
-        position = start = 0
-        for kind, text in self._pieces():
+        start = 0
+        for kind, position in self._signs:
             if kind == opening:
                 start = position
             elif kind == closing:
                 found.append((start, position))
-            elif opening == SAMPLED and isinstance(kind, int) and kind >= 0 and self._messages[kind]["role"] == "assistant":
+            elif opening == SAMPLED and kind >= 0 and self._messages[kind]["role"] == "assistant":
                 found.append(None)
-            position += len(text)
         if opening != SAMPLED:
             return found
         spans: list[tuple[int, int] | None] = []
