@@ -190,7 +190,7 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
             yield Loss("system_merged", f"messages[{first}].content", str(first))
         else:
             first = index
-        if role == "tool" and content is not None and not isinstance(content, str):
+        if role == "tool" and not isinstance(content, str) and any(part.get("text") != "" for part in content or ()):
             yield Loss("content_dropped", f"{path}.content", str(index))
         yield from media_losses(message, index, _kind_of)
         yield from null_losses(FORMAT, message, index)
