@@ -32,7 +32,7 @@ class Refused(Exception):
         self.diagnostic = diagnostic
 
 
-MANY = 16  #: pieces, from which on they are joined now and then, since each costs more memory than its text
+MANY = 48  #: pieces, from which on they are joined now and then, since each costs more memory than its text
 
 
 def compact(pieces: list[str]) -> None:
@@ -58,6 +58,7 @@ class TextRun:
         self.trim = trim
         self.wait = wait  #: hold leading blanks back: they may turn out to be all there is
         self.parts: list[str] = []
+        self.tail, self.waiting = "", None  # in the object itself, since every piece of a stream looks at them
 
     def add(self, text: str, start: int, end: int) -> str:
         """More of the run; gives what is certain to belong to it."""
@@ -140,6 +141,7 @@ class OpenCall:
     def __init__(self, index: int, start: int) -> None:
         self.index = index
         self.start = start
+        self.name, self.key, self.streaming, self.held = None, None, False, ""  # in the object itself, as above
         self.name_parts: list[str] = []
         self.arguments: dict[str, Any] = {}
         self.key_parts: list[str] = []
@@ -187,6 +189,7 @@ class Assembler:
         self.events = events
         self.policy = policy
         self.infer_types = infer_types
+        self.text, self.call = None, None  # in the object itself, since every piece of a stream looks at them
         self.segments: list[Segment] = []
         self.diagnostics: list[Diagnostic] = []
         self.content: list[str] = []

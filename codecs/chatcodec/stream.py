@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Stream:
     """A parse in progress.  It can be pickled, forked, saved as JSON, and resumed elsewhere."""
 
+    __slots__ = ("_careful", "_feed", "_format", "_guards", "_machine", "_reply", "_sink", "_start", "_text")
+
     def __init__(self, format: "Format", start: str, sink: Assembler, machine: Machine, guards: ControlTokens | None = None) -> None:
         self._format, self._start, self._sink, self._machine, self._guards = format, start, sink, machine, guards
         self._text: list[str] | None = [] if sink.policy == "strict" else None  #: for the error that may come
@@ -98,14 +100,14 @@ class Stream:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__ | {"_format": self._format.name}
-        del state["_feed"]
-        return state
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_feed"} | {"_format": self._format.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from .formats import get_format
 
-        self.__dict__.update(state, _format=get_format(state["_format"]))
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._format = get_format(state["_format"])
         self._machine.bind(self._format.nodes(self._start, self._guards)[0])
         self._feed = self._machine.feed
 
