@@ -237,8 +237,10 @@ class Assembler:
     def known_name(self, name: str) -> str | None:
         """The tool that a name means: its own, or without a namespace before it."""
         tools = self.tools or ()
+        if name in tools:
+            return name
         bare = name.removeprefix(NAMESPACE)
-        return name if name in tools else bare if bare in tools and self.policy != "raw" else None
+        return bare if bare in tools and self.policy != "raw" else None
 
     def name_so_far(self, guard: Guard) -> str:
         """The part of the open name, of a tool or of an argument, that was handed on; none is so long that it could be known."""
