@@ -141,7 +141,8 @@ class OpenCall:
     def __init__(self, index: int, start: int) -> None:
         self.index = index
         self.start = start
-        self.name, self.key, self.streaming, self.held = None, None, False, ""  # in the object itself, as above
+        self.name = self.key = None  # in the object itself, as above
+        self.streaming, self.held = False, ""
         self.name_parts: list[str] = []
         self.arguments: dict[str, Any] = {}
         self.key_parts: list[str] = []
@@ -189,7 +190,7 @@ class Assembler:
         self.events = events
         self.policy = policy
         self.infer_types = infer_types
-        self.text, self.call = None, None  # in the object itself, since every piece of a stream looks at them
+        self.text = self.call = self.spell = None  # in the object itself, since every piece of a stream looks at them
         self.segments: list[Segment] = []
         self.diagnostics: list[Diagnostic] = []
         self.content: list[str] = []

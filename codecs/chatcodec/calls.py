@@ -43,9 +43,10 @@ def start_call(sink: Assembler, call: OpenCall, told: str | None = None, *, earl
     A call whose body is still to come starts `early`: what is odd about its name is told when it is known to be a call.
     The body that told it is JSON, which needs no signature.
     """
-    if len(call.name_parts) > 1:
-        call.name_parts = ["".join(call.name_parts)]
-    written = told if told is not None else "".join(call.name_parts)
+    written = told
+    if written is None:
+        written = "".join(call.name_parts)
+        call.name_parts = [written]
     call.name = name = written.strip()
     known = None
     if sink.tools is not None and (known := sink.known_name(name)) is not None and told is None:
@@ -273,7 +274,7 @@ def add_call_json(sink: Assembler, text: str, start: int, end: int) -> None:
 def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     """A call as JSON is complete."""
     call = sink.call or _open(sink, start)
-    body = _body(sink, call)
+    body = call.document[0] if call.document is not None else _read_body(sink, call, _json_text(sink, call))
     if not isinstance(body, dict):
         call.broken, call.code = True, "malformed_json"
         scanner = CallScanner()  # one that read along may have read more than counts
@@ -282,13 +283,6 @@ def end_json_call(sink: Assembler, rule: str, start: int, end: int) -> None:
     else:
         _take_body(sink, call, body)
     end_call(sink, rule, start, end)
-
-
-def _body(sink: Assembler, call: OpenCall) -> object:
-    """What the open JSON run says; None where it is no JSON."""
-    if call.document is not None:
-        return call.document[0]
-    return _read_body(sink, call, _json_text(sink, call))
 
 
 def _json_text(sink: Assembler, call: OpenCall) -> str:
@@ -379,7 +373,7 @@ def _is_object(text: str) -> bool:
 def end_args_json(sink: Assembler, rule: str, start: int, end: int) -> None:
     """Arguments as one JSON object; the frame has the name."""
     call = _open(sink, start)
-    arguments = _body(sink, call)
+    arguments = call.document[0] if call.document is not None else _read_body(sink, call, _json_text(sink, call))
     call.value = []
     if not isinstance(arguments, dict):
         call.broken, call.code = True, "malformed_json"

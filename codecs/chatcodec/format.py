@@ -329,7 +329,7 @@ class Format:
 
         With `guards`, its markers are control tokens that were recognised by their ids.
         """
-        key = start, None if guards is None else guards.tokens
+        key = start if guards is None else (start, guards.tokens)
         found = self._nodes.get(key)
         if found is None:
             tables = compile_tables(self.name, start, None if guards is None else guards.guard_all)

@@ -17,6 +17,8 @@ from pydantic_core import from_json
 STRING_END = re.compile(r'["\\]').search  #: finds the only characters that count inside a JSON string
 _HALF = re.compile("[\ud800-\udfff]")  #: half of a surrogate pair
 
+_SHORT = 2048  #: characters up to which it is quicker to look for `\\u` in a text than at each string of its value
+
 quoted = encode_basestring  #: a text as a JSON string
 _ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -75,7 +77,7 @@ def read_document(text: str) -> Any:
     """
     try:
         value, end = _DOCUMENT(text)
-        if "\\" in text and _has_half(value):
+        if "\\" in text and (len(text) > _SHORT or "\\u" in text) and _has_half(value):
             raise ValueError("half of a surrogate pair")
     except RecursionError:
         raise ValueError("nested too deep") from None

@@ -53,8 +53,9 @@ class Machine:
         self.state = state
         self.offset = offset  #: of what is pending
         # what each piece of a stream looks at stands in the machine itself: Python is quick with what is always in one place
-        self.pending, self.open, self.blanks, self.trial = "", None, None, None
-        self.hope_at, self.last, self.stray_from = 0, "", None
+        self.pending = self.last = ""
+        self.open = self.blanks = self.trial = self.stray_from = None
+        self.hope_at = 0
         self.starts = [0] * depth  #: where the symbol at each depth of the stack began
 
     def __getstate__(self) -> dict[str, Any]:
