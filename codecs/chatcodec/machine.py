@@ -24,8 +24,7 @@ _NON_BLANK = re.compile(r"\S").search
 _JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 
 
-# verdicts on a marker: it counts, it does not, more text decides, more than blanks decides; or it counts in text that was
-# handed on already and is to be read again
+# verdicts on a marker: it counts, it does not, more text decides, more than blanks decides, handed-on text is to be read again
 _YES, _NO, _MORE, _BLANKS, _AGAIN = range(5)
 
 
