@@ -1,6 +1,7 @@
 """What the three policies make of the same oddity, the same for every format."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,13 +23,19 @@ def calls_of(reply: chatcodec.Reply) -> list[str]:
     return [repr((call.name, call.arguments)) for call in reply.message.tool_calls]
 
 
+def damaged_texts(fmt: chatcodec.Format) -> Iterator[str]:
+    """Damaged completions, the same on every run."""
+    dice, whole = random.Random(fmt.name), texts_of(fmt)
+    literals = sorted({literal for literal in markers(fmt.name).values() if len(literal) < 80})
+    for _ in range(DAMAGED):
+        yield damaged(dice.choice(whole), literals, dice)
+
+
 @formats
 def test_strict_refuses_what_the_table_says(name: str) -> None:
     """Strict gives what recover gives, or refuses at the first diagnostic that is to be refused."""
-    fmt, dice = chatcodec.get_format(name), random.Random(name)
-    whole, literals = texts_of(fmt), sorted({literal for literal in markers(name).values() if len(literal) < 80})
-    for _ in range(DAMAGED):
-        text = damaged(dice.choice(whole), literals, dice)
+    fmt = chatcodec.get_format(name)
+    for text in damaged_texts(fmt):
         reply = fmt.parse(text, tools=TOOLS, finish_reason="stop")
         refused = [diagnostic for diagnostic in reply.diagnostics if DIAGNOSTICS[diagnostic.code][1]]
         if not refused:
@@ -41,10 +48,8 @@ def test_strict_refuses_what_the_table_says(name: str) -> None:
 
 @formats
 def test_raw_hands_out_nothing_that_was_mended(name: str) -> None:
-    fmt, dice = chatcodec.get_format(name), random.Random(name)
-    whole, literals = texts_of(fmt), sorted({literal for literal in markers(name).values() if len(literal) < 80})
-    for _ in range(DAMAGED):
-        text = damaged(dice.choice(whole), literals, dice)
+    fmt = chatcodec.get_format(name)
+    for text in damaged_texts(fmt):
         reply = fmt.parse(text, tools=TOOLS, finish_reason="stop")
         raw = fmt.parse(text, tools=TOOLS, finish_reason="stop", policy="raw")
         codes = {diagnostic.code for diagnostic in reply.diagnostics}
