@@ -35,9 +35,9 @@ def unchecked(fmt: chatcodec.Format) -> dict[str, Any]:
     return {name: True for name in make.REFUSING if name in fmt.options}
 
 
-def drawn(data: st.DataObject, fmt: chatcodec.Format) -> tuple[list[Any], Any, dict[str, Any], chatcodec.Rendered]:
-    """A conversation that ends with a turn of the model, and its rendering."""
-    pieces = make.pieces_of(fmt.name)
+def drawn(data: st.DataObject, fmt: chatcodec.Format, *, forging: bool = True) -> tuple[list[Any], Any, dict[str, Any], chatcodec.Rendered]:
+    """A conversation that ends with a turn of the model, and its rendering; `forging`: texts may hold pieces of markers."""
+    pieces = make.pieces_of(fmt.name) if forging else ()
     tools = data.draw(make.tools(pieces)) or None
     messages = data.draw(make.conversations(tools or [], pieces, end="assistant"))
     chosen = data.draw(make.options(fmt)) | unchecked(fmt)
@@ -52,7 +52,7 @@ def drawn(data: st.DataObject, fmt: chatcodec.Format) -> tuple[list[Any], Any, d
 def test_extending_is_rendering_the_whole(name: str, data: st.DataObject) -> None:
     """For canonical turns: the same text, or the refusal to write a text that is another."""
     fmt = chatcodec.get_format(name)
-    messages, tools, chosen, rendered = drawn(data, fmt)
+    messages, tools, chosen, rendered = drawn(data, fmt, forging=False)
     assume(not any("control_token" in loss.code for loss in rendered.losses))
     calls = messages[-1].get("tool_calls", ())
     new = [{"role": "tool", "tool_call_id": call["id"], "content": data.draw(make.texts())} for call in calls]
