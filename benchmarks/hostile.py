@@ -5,9 +5,10 @@ quadratic.  By deltas the texts are shorter, since a delta costs a microsecond h
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
-from chatcodec import Format
+from chatcodec import CodecError, Format
 
 from .fixtures import Pieces, call_of, code, completion, deltas, pieces
 from .parsing import stream
@@ -39,6 +40,22 @@ TEXTS: dict[str, tuple[int, int, TextOf]] = {
     "{:,} arguments": (50_000, 5_000, lambda fmt, _, size: completion(fmt, call_of({f"a{number}": "x" for number in range(size)}))),
 }
 
+_OPEN, _CLOSE = "type f = (_: {\n", "x: string,\n}) => any;"
+#: Declarations of tools, by how often what is hard in them stands there.
+DECLARATIONS: dict[str, Callable[[int], str]] = {
+    "quotes in a line": lambda size: f"{_OPEN}// d\n" + ': "\\' * size + f"\n{_CLOSE}",
+    "quotes in lines": lambda size: f"{_OPEN}// d\n" + (': "\\' * 400 + "\n") * (size // 400) + _CLOSE,
+    "brackets": lambda size: f"{_OPEN}p: \n     | string // " + "[] " * size + f"[],\n{_CLOSE}",
+    "defaults in quotes": lambda size: _OPEN + "".join(f'p{number}: "a", // default: "x\n' for number in range(size // 8)) + _CLOSE,
+    "titles": lambda size: _OPEN + "// x\n//\n" * size + _CLOSE,
+    "examples": lambda size: _OPEN + "// Examples:\n" + '// - "x"\n' * size + _CLOSE,
+    "comments": lambda size: _OPEN + "// x\n" * size,
+    "tools": lambda size: "## x\n\n\n\n" * (size // 8) + "## x\n\n",
+    "variants": lambda size: f"{_OPEN}p:\n" + " | string // a\n" * (size // 4) + f",\n{_CLOSE}",
+    "words": lambda size: f"{_OPEN}p: " + "string | " * size + f"null,\n{_CLOSE}",
+}
+_DECLARATIONS = 100_000
+
 
 def rows(fmt: Format, quick: bool) -> Iterator[Row]:
     """All rows of a format."""
@@ -46,6 +63,10 @@ def rows(fmt: Format, quick: bool) -> Iterator[Row]:
         for size, suffix, laps in ((batch, "", _batch), (streamed, ", by deltas", _streams)):
             size = size // 10 if quick else size
             yield Row(fmt.name, name.format(size) + suffix, "ms", partial(laps, fmt, text_of, size), GOALS)
+    if fmt.read_tools is not None:
+        for name, declared in DECLARATIONS.items():
+            size = _DECLARATIONS // 10 if quick else _DECLARATIONS
+            yield Row(fmt.name, f"declared: {name}, {size:,}", "ms", partial(_declarations, fmt.read_tools, declared, size), GOALS)
 
 
 def _batch(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:
@@ -54,6 +75,15 @@ def _batch(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:
     for name, characters in ((OURS, size), ("smaller", size // 2)):
         laps[name] = lap(partial(fmt.parse, text_of(fmt, part, characters)))
     return laps
+
+
+def _declarations(read: Callable[[str], object], declared: Callable[[int], str], size: int) -> Mapping[str, Lap]:
+    return {name: lap(partial(_read, read, declared(number))) for name, number in ((OURS, size), ("smaller", size // 2))}
+
+
+def _read(read: Callable[[str], object], text: str) -> None:
+    with suppress(CodecError):
+        read(text)
 
 
 def _streams(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:

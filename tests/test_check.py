@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from chatcodec.checks.checking import EXAMPLES, MOST_TURNS, OUTCOMES, Report, ch
 from chatcodec.checks.comparing import differences
 from chatcodec.checks.probes import probes
 from chatcodec.commands import check as command
+from limits import at_most
 
 CODECS = Path(__file__).parent.parent / "codecs"
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus" / "bfcl.jsonl.gz"
@@ -209,10 +209,9 @@ def test_a_template_that_drops_earlier_reasoning_is_not_append_only() -> None:
 def test_long_conversations_cost_no_square(name: str) -> None:
     fmt = chatcodec.get_format(name)
     turns = MESSAGES[1:] * 500
-    started = time.perf_counter()
-    found = check(fmt, turns, [TOOL])
+    with at_most(20):
+        found = check(fmt, turns, [TOOL])
     assert found.turns == MOST_TURNS and found.passed_over == 1_000 - MOST_TURNS
-    assert time.perf_counter() - started < 10
 
 
 @given(st.text("ab", max_size=30), st.text("ab", max_size=30))

@@ -11,13 +11,13 @@ import json
 import os
 import pickle
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.hostile import DECLARATIONS
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
@@ -25,6 +25,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 import strategies as make
 from chatcodec.typescript import DeclarationError, declare, dropped, read_declarations
 from conformance import VECTORS
+from limits import at_most
 
 ORACLE = Path(__file__).resolve().parents[2] / "shared" / "oracle" / "oracle.py"
 Function = dict[str, Any]
@@ -508,31 +509,15 @@ def test_ten_thousand_properties() -> None:
     assert _back(function) == function
 
 
-def _slow_texts() -> Iterator[tuple[str, Callable[[int], str]]]:
-    """Texts whose reading could take time that grows faster than they do."""
-    head, tail = "type f = (_: {\n", "x: string,\n}) => any;"
-    yield "quotes in a line", lambda size: f"{head}// d\n" + ': "\\' * size + f"\n{tail}"
-    yield "quotes in lines", lambda size: f"{head}// d\n" + (': "\\' * 400 + "\n") * (size // 400) + tail
-    yield "brackets", lambda size: f"{head}p: \n     | string // " + "[] " * size + f"[],\n{tail}"
-    yield "defaults in quotes", lambda size: head + "".join(f'p{number}: "a", // default: "x\n' for number in range(size // 8)) + tail
-    yield "titles", lambda size: head + "// x\n//\n" * size + tail
-    yield "examples", lambda size: head + "// Examples:\n" + '// - "x"\n' * size + tail
-    yield "comments", lambda size: head + "// x\n" * size
-    yield "tools", lambda size: "## x\n\n\n\n" * (size // 8) + "## x\n\n"
-    yield "variants", lambda size: f"{head}p:\n" + " | string // a\n" * (size // 4) + f",\n{tail}"
-    yield "words", lambda size: f"{head}p: " + "string | " * size + f"null,\n{tail}"
+def test_many_required_properties_are_declared_in_linear_time() -> None:
+    names = [f"p{number}" for number in range(100_000)]
+    parameters = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
+    with at_most(20):
+        declared = declare({"name": "f", "parameters": parameters})
+    assert declared.count("?:") == 0 and declared.count(": string,") == len(names)
 
 
-SLOW = dict(_slow_texts())
-
-
-@pytest.mark.parametrize("kind", SLOW)
-def test_reading_takes_time_in_proportion(kind: str) -> None:
-    def seconds(size: int) -> float:
-        started = time.process_time()
-        with contextlib.suppress(DeclarationError):
-            read_declarations(SLOW[kind](size))
-        return time.process_time() - started
-
-    seconds(8)
-    assert seconds(128_000) < 0.3 + 4 * 3 * max(seconds(32_000), seconds(32_000)), kind
+@pytest.mark.parametrize("kind", DECLARATIONS)
+def test_reading_takes_linear_time(kind: str) -> None:
+    with at_most(20), contextlib.suppress(DeclarationError):
+        read_declarations(DECLARATIONS[kind](200_000))

@@ -27,6 +27,9 @@ Tool = Mapping[str, Any]
 Function = Mapping[str, Any]
 """What a tool's `function` holds: `name`, `description`, `parameters`."""
 
+#: Keys of a function or a schema that say nothing where they hold nothing.
+IDLE_KEYS = frozenset(("description", "parameters", "properties", "required", "items", "enum", "examples", "nullable"))
+
 
 class TextPart(TypedDict):
     """A stretch of text among content parts."""

@@ -27,6 +27,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 
 from .grammar import directory
+from .messages import IDLE_KEYS
 from .typescript_lexer import BARE, DeclarationError, DeclarationLexer, plain_default, split_tools
 from .typescript_writer import SHOWN_ALONE, declare, is_object
 
@@ -216,8 +217,6 @@ class _Builder(Transformer[Token, Any]):
 #: What stands in a function or a schema under some keys; elsewhere there are values, which are shown whole or not at all.
 _INNER = {"parameters": "schema", "items": "schema", "properties": "schemas", "oneOf": "variants", "required": "names"}
 _MISSING = object()
-#: Keys that say nothing where they hold nothing.
-_IDLE = frozenset(("description", "parameters", "properties", "required", "items", "enum", "examples", "nullable"))
 
 
 def shown(function: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -248,7 +247,7 @@ def dropped(function: Mapping[str, Any], declaration: str | None = None) -> Iter
             if not is_object(shown):
                 shown = {}  # nothing, or `True`, which allows anything
             for key in reversed(given):
-                if kind == "schemas" or given[key] or key not in _IDLE or key in shown:
+                if kind == "schemas" or given[key] or key not in IDLE_KEYS or key in shown:
                     inner = "schema" if kind == "schemas" else _INNER.get(key, "value")
                     pending.append((inner, f"{path}.{key}" if path else key, given[key], shown.get(key, _MISSING)))
         elif kind == "variants" and isinstance(given, (list, tuple)) and isinstance(shown, list) and len(given) == len(shown):

@@ -88,6 +88,8 @@ def _object(schema: Mapping[str, Any], pad: str, indent: int, parts: list[str]) 
         parts += (pad, "// ", schema["description"], "\n")
     parts.append("{\n")
     required = schema.get("required") or ()
+    if isinstance(required, (list, tuple)):  # often as long as the properties
+        required = {name for name in required if isinstance(name, str)}
     for name, spec in (schema.get("properties") or {}).items():
         shown = f"{pad}{name}:" if name in required else f"{pad}{name}?:"
         if not isinstance(name, str):

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Loss
-from ..messages import Conversation, Tool
+from ..messages import IDLE_KEYS, Conversation, Tool
 from ..wire import Rendered
 
 #: The text forges a marker: what is written from that place on may be read as something else.
@@ -31,8 +31,6 @@ UNSEEN = frozenset(("tool_call_id_dropped", "option_ignored", "ends_with_assista
 ROLES = ("system", "user", "assistant", "tool")
 NOTHING = "(nothing)"  #: stands for a value that is not there, where JSON stands otherwise
 
-#: Keys of a declaration that say nothing where they hold nothing.
-_IDLE = frozenset(("description", "parameters", "properties", "required", "items", "enum", "examples", "nullable"))
 _CALL = re.compile(r"\.tool_calls\[\d+\]\.function\.arguments(?=\.)")
 _NULLABLE = frozenset(("string", "number", "integer", "boolean"))
 
@@ -251,7 +249,7 @@ def _said(value: Any, names: bool = False) -> Any:
             return {key: _said(inner) for key, inner in value.items()}
         if value.get("nullable") is True and value.get("type") in _NULLABLE and not value.get("enum"):
             value = {**{key: inner for key, inner in value.items() if key != "nullable"}, "type": [value["type"], "null"]}
-        return {key: _said(inner, key == "properties") for key, inner in value.items() if inner or key not in _IDLE}
+        return {key: _said(inner, key == "properties") for key, inner in value.items() if inner or key not in IDLE_KEYS}
     return [_said(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
