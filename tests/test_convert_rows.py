@@ -22,6 +22,7 @@ from chatcodec import errors
 from chatcodec.convert import REFUSALS, SHAPES, Columns, Outcome, convert_row, plan
 from chatcodec.losses import same
 from conformance import Case, all_cases
+from limits import at_most
 from test_laws import FORGED, GONE, _unexplained_tools, _within, unexplained
 
 ALL = (*SHAPES, *chatcodec.list_formats())
@@ -397,6 +398,17 @@ def test_an_order_that_a_struct_may_have_made_is_named() -> None:
     for arguments, named in (({"a": 1, "q": None, "z": 2}, True), ({"z": 1, "q": None, "a": 2}, False), ({"a": 1, "z": 2}, False)):
         outcome = _converted({"messages": [GO, _calling(_call("f", arguments))], "tools": tools}, "openai", "openai")
         assert any(loss.code == "key_order_lost" for loss in outcome.losses) == named
+
+
+def test_wide_structs_are_mended_in_linear_time() -> None:
+    names = [f"p{number}" for number in range(100_000)]
+    tool = _tool("f", {name: {"type": ["string", "null"]} for name in names})
+    tool["function"]["parameters"]["required"] = names
+    with at_most(20):
+        outcome = _converted(
+            {"messages": [GO, _calling(_call("f", {**dict.fromkeys(names), "q": None}))], "tools": [tool]}, "openai", "openai"
+        )
+    assert "null_padding_removed:q" in _said(outcome)
 
 
 def test_padded_tools() -> None:

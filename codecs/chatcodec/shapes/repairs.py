@@ -82,8 +82,11 @@ def mend_arguments(
         if names:
             repairs.append(Repair(code, path, ",".join(names)))
     if notes.removed and root is not None:
-        declared = [key for view in _views([root], root, 0) for key in _mapping(view.get("properties"))]
-        places = [declared.index(key) for key in mended if key in declared]
+        declared: dict[str, int] = {}
+        for view in _views([root], root, 0):
+            for key in _mapping(view.get("properties")):
+                declared.setdefault(key, len(declared))
+        places = [declared[key] for key in mended if key in declared]
         if places != sorted(places):  # the struct's order may have taken the place of the caller's
             losses.append(Loss("key_order_lost", path, name))
     return mended
@@ -98,14 +101,15 @@ class _Notes(NamedTuple):
 
 def _mend_object(value: Mapping[str, Any], schemas: list[Any] | None, root: Any, where: str, notes: _Notes, depth: int) -> dict[str, Any]:
     views = None if schemas is None else list(_views(schemas, root, 0))
+    required = frozenset[str]() if views is None else _required(views)
     mended: dict[str, Any] = {}
     for key, inner in value.items():
         place = f"{where}{key}"
         if inner is None:
-            if views is not None and _is_padding(key, views, root, notes.elsewhere if depth == 0 else None):
+            if views is not None and _is_padding(key, views, required, root, notes.elsewhere if depth == 0 else None):
                 notes.removed.append(place)
                 continue
-            if views is None or not _must_be_null(key, views, root):
+            if views is None or not _must_be_null(key, views, required, root):
                 notes.kept.append(place)
             mended[key] = None
         elif type(inner) in (float, dict, list) or isinstance(inner, (Mapping, list, tuple)):
@@ -158,14 +162,14 @@ def _types(schemas: list[Any] | None, root: Any) -> frozenset[str] | None:
     return None if not found or None in found else frozenset().union(*(types for types in found if types))
 
 
-def _is_padding(key: str, views: list[Mapping[str, Any]], root: Any, elsewhere: frozenset[str] | None) -> bool:
+def _is_padding(key: str, views: list[Mapping[str, Any]], required: frozenset[str], root: Any, elsewhere: frozenset[str] | None) -> bool:
     """Whether a null can only be padding: nothing allows it, and nothing asks for the key.
 
     `elsewhere`: for the arguments themselves, those of the row's other tools.
     """
     if any(key in _mapping(view.get("properties")) for view in views):
         types = _types(_schemas_of(key, views), root)
-        return types is not None and "null" not in types and not _required(key, views)
+        return types is not None and "null" not in types and key not in required
     for view in views:
         if view.get("additionalProperties") is True or isinstance(view.get("patternProperties"), Mapping):
             return False
@@ -179,14 +183,15 @@ def _is_padding(key: str, views: list[Mapping[str, Any]], root: Any, elsewhere: 
     return key in elsewhere or not any(view.get("type") for view in views)  # a tool that declares no parameters has none
 
 
-def _must_be_null(key: str, views: list[Mapping[str, Any]], root: Any) -> bool:
+def _must_be_null(key: str, views: list[Mapping[str, Any]], required: frozenset[str], root: Any) -> bool:
     """Whether a null can only be the caller's own: the key has to be there, and may be null."""
     types = _types(_schemas_of(key, views), root)
-    return types is not None and "null" in types and _required(key, views)
+    return types is not None and "null" in types and key in required
 
 
-def _required(key: str, views: list[Mapping[str, Any]]) -> bool:
-    return any(isinstance(view.get("required"), (list, tuple)) and key in view["required"] for view in views)
+def _required(views: list[Mapping[str, Any]]) -> frozenset[str]:
+    listed = (view["required"] for view in views if isinstance(view.get("required"), (list, tuple)))
+    return frozenset(name for names in listed for name in names if isinstance(name, str))
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
