@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 
-from chatcodec import CodecError, Format
+from chatcodec import Format
+from chatcodec.typescript import DeclarationError, read_declarations
 
 from .fixtures import Pieces, call_of, code, completion, deltas, pieces
 from .parsing import stream
@@ -63,10 +64,10 @@ def rows(fmt: Format, quick: bool) -> Iterator[Row]:
         for size, suffix, laps in ((batch, "", _batch), (streamed, ", by deltas", _streams)):
             size = size // 10 if quick else size
             yield Row(fmt.name, name.format(size) + suffix, "ms", partial(laps, fmt, text_of, size), GOALS)
-    if fmt.read_tools is not None:
+    if fmt.declared is not None:
         for name, declared in DECLARATIONS.items():
             size = _DECLARATIONS // 10 if quick else _DECLARATIONS
-            yield Row(fmt.name, f"declared: {name}, {size:,}", "ms", partial(_declarations, fmt.read_tools, declared, size), GOALS)
+            yield Row(fmt.name, f"declared: {name}, {size:,}", "ms", partial(_declarations, declared, size), GOALS)
 
 
 def _batch(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:
@@ -77,13 +78,13 @@ def _batch(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:
     return laps
 
 
-def _declarations(read: Callable[[str], object], declared: Callable[[int], str], size: int) -> Mapping[str, Lap]:
-    return {name: lap(partial(_read, read, declared(number))) for name, number in ((OURS, size), ("smaller", size // 2))}
+def _declarations(declared: Callable[[int], str], size: int) -> Mapping[str, Lap]:
+    return {name: lap(partial(_read, declared(number))) for name, number in ((OURS, size), ("smaller", size // 2))}
 
 
-def _read(read: Callable[[str], object], text: str) -> None:
-    with suppress(CodecError):
-        read(text)
+def _read(text: str) -> None:
+    with suppress(DeclarationError):
+        read_declarations(text)
 
 
 def _streams(fmt: Format, text_of: TextOf, size: int) -> Mapping[str, Lap]:

@@ -118,7 +118,7 @@ def test_parse_undoes_render(name: str, data: st.DataObject) -> None:
     reply = fmt.parse(made.text, tools=made.tools, prompt=made.prompt)
     turn, losses = _as_sampled(fmt, made, _within(made.losses, path), path)
     # where the tools at hand say more of types than the prompt shows, the losses speak of a reader of the prompt too
-    cautious = frozenset(("value_type_lost",) if fmt.shown is not None and made.tools else ())
+    cautious = frozenset(("value_type_lost",) if fmt.declared is not None and made.tools else ())
     assert unexplained(turn, reply.message.model_dump(), losses, path, exactly=True, cautious=cautious) == []
     if not any(loss.code in FORGED for loss in losses):
         assert reply.partial is None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import regex
 
+from . import wire as w
 from .assembler import Assembler, Refused
 from .calls import HANDLERS
 from .controls import ControlTokens
@@ -63,6 +64,13 @@ class Option:
     passes_over: bool = False
 
 
+def _read_tools(text: str) -> list[dict[str, Any]]:
+    """The tools of a section.  Whoever reads no TypeScript does not pay for what does."""
+    from .typescript import read_declarations
+
+    return read_declarations(text)
+
+
 GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next assistant turn")
 
 
@@ -70,12 +78,13 @@ GENERATION_PROMPT = Option((bool,), False, "end with the opening of the next ass
 class Format:
     """One chat template: its declaration, and what can be done with it.
 
-    `read_tools(text)` reads declarations that are no JSON, and `shown(function)` is what they show of a tool.
-
     `write(wire, messages, tools, options, refuse)` renders.  `starts` are the grammar's start rules by how a prompt ends.
-    `generation_prompt(options)` is the text that opens the next assistant turn.
-    `read(reader)` makes a conversation of a prompt, from what its rules and `notes` said.  `losses(...)` names what the
-    format's own text cannot give back.  `words` are the template's own words for refusals, by code.
+    `generation_prompt(options)` is the text that opens the next assistant turn, with which a prompt may end.
+    `notes` are the rules and aliases of the grammar that say something of the options, with the options that they stand for;
+    `read(reader)` reads the others, and makes a conversation of a prompt.
+    `losses(...)` names what the format's own text cannot give back.  `words` are the template's own words for refusals, by code.
+    `parts` are the types of content parts that it takes, and `kind_of` tells what one is: text, or a kind of media.
+    `declared(function)` is what a tool is declared as, in a format that declares tools in TypeScript.
     `result_names`: the text of a result has the name of its tool.  `tags` are the control tokens that are not spelt `<|…|>`.
     """
 
@@ -87,9 +96,10 @@ class Format:
     starts: tuple[tuple[str, str], ...]
     read: Callable[[PromptReader], tuple[list[dict[str, Any]], dict[str, Any]]]
     losses: Callable[[list[dict[str, Any]], Sequence[Tool], Mapping[str, Any]], Iterable[Loss]]
-    read_tools: Callable[[str], list[dict[str, Any]]] | None = None
-    shown: Callable[[Function], Function] | None = None
+    notes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    declared: Callable[[Function], Function] | None = None
     parts: frozenset[str] = frozenset()
+    kind_of: Callable[[Mapping[str, Any]], str | None] | None = None
     flat_calls: bool = False
     mixed_calls: bool = False
     layout: Mapping[str, Layout] = field(default_factory=dict)
@@ -97,11 +107,13 @@ class Format:
     text_blocks: bool = False
     result_names: bool = False
     stop_ends_calls: bool = False
-    notes: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     reserved_in_names: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     _nodes: dict[Any, tuple[list[Node], int]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", {"add_generation_prompt": GENERATION_PROMPT, **self.options})
 
     def __repr__(self) -> str:
         return f"<chatcodec.Format {self.name}>"
@@ -120,6 +132,8 @@ class Format:
         wire: Wire = []
         try:
             self.write(wire, admitted, declared, chosen, self._refuse)
+            if chosen["add_generation_prompt"]:
+                wire += (w.OUTSIDE, "", w.ROLE, self.generation_prompt(chosen))
         except (RecursionError, ValueError, TypeError) as error:
             if isinstance(error, CodecError):
                 raise
@@ -357,7 +371,7 @@ class Format:
         """The messages, tools and options that render to this text.  Raises ParseError where it is no prompt of the format."""
         self._check_text(text)
         nodes, depth = self.nodes("prompt")
-        reader = PromptReader(Ways({}, empty_reasoning=self.empty_reasoning, text_blocks=self.text_blocks), self.read_tools)
+        reader = self._prompt_reader()
         try:
             Machine(nodes, reader, depth).feed(text, final=True)
             messages, options = self.read(reader)
@@ -366,6 +380,10 @@ class Format:
         except Misfit as error:
             raise ParseError(self.name, text, error.position, error.reason) from None
         return Conversation.model_validate({"messages": messages, "tools": reader.tools or None, "options": options})
+
+    def _prompt_reader(self) -> PromptReader:
+        ways = Ways({}, empty_reasoning=self.empty_reasoning, text_blocks=self.text_blocks)
+        return PromptReader(ways, self.notes, read_tools=None if self.declared is None else _read_tools)
 
     @cached_property
     def special_tokens(self) -> tuple[str, ...]:

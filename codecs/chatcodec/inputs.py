@@ -26,6 +26,21 @@ def last_of(messages: Sequence[Mapping[str, Any]], role: str) -> int:
     return next((index for index in range(len(messages) - 1, -1, -1) if messages[index]["role"] == role), -1)
 
 
+def answer_order(messages: Sequence[Mapping[str, Any]], start: int) -> list[int]:
+    """The tool results from `start` on, in the order of the calls right before them; those that answer none of these at the end.
+
+    A result stands once for every call that has its id.
+    """
+    end = next((index for index in range(start, len(messages)) if messages[index]["role"] != "tool"), len(messages))
+    calls = messages[start - 1].get("tool_calls") if start and messages[start - 1]["role"] == "assistant" else None
+    by_id: dict[Any, list[int]] = {}
+    for index in range(start, end):
+        by_id.setdefault(messages[index].get("tool_call_id"), []).append(index)
+    answers = [index for call in calls or () for index in by_id.get(call.id, ())]
+    others = set(range(start, end)).difference(answers)
+    return answers + sorted(others)
+
+
 def parts_of(content: Iterable[Part] | None, path: str, kind_of: KindOf, refuse: Refuse, words: str) -> Iterator[tuple[str, str, str]]:
     """Each part of a content: what it is, its text if it is one, and where it stands.
 

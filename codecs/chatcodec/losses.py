@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 _PATHS = {SYSTEM: "content", USER: "content", CONTENT: "content", RESULT: "content", REASONING: "reasoning_content"}
 
+_GONE = frozenset(("message_dropped", "message_rendered_empty", "content_lost"))  #: whose message has no more to lose
+
 
 def losses_of(
     format: "Format", wire: Wire, messages: Sequence[dict[str, Any]], tools: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
 ) -> list[Loss]:
     """All losses of a rendering, those of the format's own first."""
+    own = list(format.losses(list(messages), tools, options))
     return [
-        *format.losses(list(messages), tools, options),
+        *own,
+        *_message_losses(format, messages, own),
+        *_declaration_losses(format, tools),
         *_option_losses(format, options),
         *_text_losses(format, wire),
         *_argument_losses(format, wire, messages, tools),
@@ -41,7 +46,38 @@ def losses_of(
     ]
 
 
-def null_losses(format: "Format", message: Mapping[str, Any], index: int) -> Iterator[Loss]:
+def _message_losses(format: "Format", messages: Iterable[Mapping[str, Any]], own: Iterable[Loss]) -> Iterator[Loss]:
+    """What the messages that leave a trace lose of their parts."""
+    gone = {
+        loss.path.removesuffix(".content") for loss in own if loss.code in ("message_dropped", "message_rendered_empty", "content_lost")
+    }
+    for index, message in enumerate(messages):
+        if f"messages[{index}]" not in gone:
+            yield from _null_losses(format, message, index)
+        if format.kind_of is not None:
+            yield from _media_losses(message, index, format.kind_of)
+
+
+def _declaration_losses(format: "Format", tools: Iterable[Tool]) -> Iterator[Loss]:
+    """What a declaration in TypeScript does not show of a tool."""
+    if format.declared is None:
+        return
+    from .typescript import declare, dropped
+
+    for index, tool in enumerate(tools):
+        path, own = f"tools[{index}]", function_of(tool)
+        function = format.declared(own)
+        if function != own or tool != {"type": "function", "function": own}:
+            yield Loss("schema_dropped", path, str(index))
+        if function is own:
+            declaration = declare(function)
+            inner = f"{path}.function" if "function" in tool else path
+            yield from (Loss("schema_dropped", f"{inner}.{lost}", str(index)) for lost in dropped(function, declaration))
+            if format.control_search(declaration):
+                yield Loss("control_token_in_content", path, str(index))
+
+
+def _null_losses(format: "Format", message: Mapping[str, Any], index: int) -> Iterator[Loss]:
     """Content and reasoning of a message that read back as null though they are empty, or as empty though they are null."""
     content, assistant = message.get("content"), message["role"] == "assistant"
     if not assistant:
@@ -56,7 +92,7 @@ def null_losses(format: "Format", message: Mapping[str, Any], index: int) -> Ite
         yield Loss("null_content", f"messages[{index}].reasoning_content", str(index))
 
 
-def media_losses(message: Mapping[str, Any], index: int, kind_of: Callable[[Mapping[str, Any]], str | None]) -> Iterator[Loss]:
+def _media_losses(message: Mapping[str, Any], index: int, kind_of: Callable[[Mapping[str, Any]], str | None]) -> Iterator[Loss]:
     """Parts of a message that are more than the placeholder of their kind says."""
     content = message.get("content") or ()
     for number, part in enumerate(() if isinstance(content, str) else content):
@@ -126,9 +162,11 @@ def _argument_losses(
     functions = {function_of(tool)["name"]: function_of(tool) for tool in tools}
     signatures = {name: signature_of(function) for name, function in functions.items()}
     shown: dict[str, Signature] = {}
-    if format.shown:  # only of tools that are called: a declaration takes its time to read
+    if format.declared is not None:  # only of tools that are called: a declaration takes its time to read
+        from .typescript import shown as shown_of
+
         called = {text for kind, text in zip(wire[::2], wire[1::2], strict=True) if kind == CALL}
-        shown = {name: signature_of(format.shown(functions[name])) for name in called if name in functions}
+        shown = {name: signature_of(shown_of(format.declared(functions[name]))) for name in called if name in functions}
     message, call, name = -1, -1, ""
     for kind, text in zip(wire[::2], wire[1::2], strict=True):
         if isinstance(kind, int):

@@ -5,11 +5,11 @@ Rules of this module:
 * the grammar is strict, so whatever arrives here is exactly what the template writes; blanks are data;
 * ids are not in the text: calls are numbered `call_0`, `call_1`… through the conversation, and results take the ids of the
   calls before them in order, or new ones;
-* what a text says beside messages and tools is a *note*, which the format's own module reads as options.
+* what a text says beside messages and tools is a *note*, which stands for options, or is read by the format's own module.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ class PromptReader:
     """What was read so far of a prompt."""
 
     ways: Ways
+    meanings: Mapping[str, Mapping[str, Any]]  #: the options that notes stand for
     read_tools: Callable[[str], list[dict[str, Any]]] | None = None  #: reads a section of declarations that are no JSON
     failed: bool = False
     spell: Callable[[str], str] | None = None
@@ -200,6 +201,7 @@ def _media(kind: str) -> Handler:
 
 def _note(reader: PromptReader, name: str, start: int, end: int) -> None:
     reader.notes[name] = reader.option
+    reader.options |= reader.meanings.get(name, {})
     reader.places.append((name, reader.option, len(reader.messages)))
     reader.option = ""
 
@@ -227,7 +229,7 @@ def _turn(handler: Any) -> Handler:
     return delegate
 
 
-def handlers(notes: tuple[str, ...]) -> Handlers:
+def handlers(notes: Iterable[str]) -> Handlers:
     """The functions that read a prompt; `notes` are the rules and aliases that say something of the options."""
     return Handlers(
         runs={

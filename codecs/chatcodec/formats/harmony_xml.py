@@ -17,11 +17,10 @@ from typing import Any
 
 from .. import wire as w
 from ..errors import Loss
-from ..format import GENERATION_PROMPT, Format, Option, Refuse
+from ..format import Format, Option, Refuse
 from ..grammar import markers
 from ..inputs import EFFORT_TYPES, leading, named_effort
 from ..jsontext import dumps
-from ..losses import null_losses
 from ..messages import Function, Tool, function_of
 from ..prompt import PromptReader
 from ..reply import Layout
@@ -82,8 +81,6 @@ def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], o
                 refuse(f"messages[{index}].name", "missing_tool_name", "a tool result needs a name, or the id of an earlier call", words)
             wire += (index, "", w.ROLE, M["START"], w.RESULT, name, w.ROLE, M["RESULT_BODY"])
             wire += (w.RESULT, message.get("content") or "", w.CONTROL, M["END"])
-    if options["add_generation_prompt"]:
-        wire += (w.OUTSIDE, "", w.ROLE, M["ASSISTANT_OPEN"])
 
 
 def _effort(effort: Any, refuse: Refuse) -> str:
@@ -182,26 +179,14 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return reader.messages or [{"role": "system", "content": ""}], options
 
 
-def read_tools(text: str) -> list[dict[str, Any]]:
-    """The tools of a section.  Whoever only renders or parses completions does not pay for what reads TypeScript."""
-    from .. import typescript
-
-    return typescript.read_declarations(text)
-
-
-def shown(function: Function) -> Function:
-    """What a tool's declaration shows of it."""
-    from .. import typescript
-
-    return typescript.shown(_as_trained(function))
-
-
 def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any]) -> Iterable[Loss]:
     """What the template merges, replaces, leaves out or writes alike."""
     identity = options["model_identity"]
     if FORMAT.control_search(identity) or M["EFFORT"] in identity:
         yield Loss("control_token_in_content", "options.model_identity", "model_identity")
-    yield from _tool_losses(tools, options)
+    builtin = [_is_builtin(_as_trained(function_of(tool)), options) for tool in tools]
+    order = sorted(range(len(tools)), key=lambda index: not builtin[index])
+    yield from (Loss("schema_dropped", f"tools[{index}]", str(index)) for index, place in enumerate(order) if place != index)
     start = leading(messages, INSTRUCTING)
     first = next((index for index in range(start) if messages[index].get("content")), None)
     for index, message in enumerate(messages):
@@ -217,35 +202,14 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
                 yield Loss("control_token_in_content", f"{path}.content", str(index))
         elif role not in ("user", "assistant", "tool"):
             yield Loss("message_dropped", path, str(index))
-        else:
-            if role == "assistant" and content and message.get("tool_calls"):
-                yield Loss("content_dropped", f"{path}.content", str(index))
-            yield from null_losses(FORMAT, message, index)
-
-
-def _tool_losses(tools: Sequence[Tool], options: Mapping[str, Any]) -> Iterable[Loss]:
-    """What a tool's declaration does not show, and the place among the tools of those that the system block sets apart."""
-    from ..typescript import dropped
-
-    functions = [_as_trained(function_of(tool)) for tool in tools]
-    order = sorted(range(len(tools)), key=lambda index: not _is_builtin(functions[index], options))
-    for index, (tool, function, place) in enumerate(zip(tools, functions, order, strict=True)):
-        path, own = f"tools[{index}]", function_of(tool)
-        if place != index or (function is TRAINED_BASH and own != TRAINED_BASH) or tool != {"type": "function", "function": own}:
-            yield Loss("schema_dropped", path, str(index))
-        inner = f"{path}.function" if "function" in tool else path
-        if function is own:
-            declaration = declare(function)
-            yield from (Loss("schema_dropped", f"{inner}.{lost}", str(index)) for lost in dropped(function, declaration))
-            if FORMAT.control_search(declaration):
-                yield Loss("control_token_in_content", path, str(index))
+        elif role == "assistant" and content and message.get("tool_calls"):
+            yield Loss("content_dropped", f"{path}.content", str(index))
 
 
 FORMAT = Format(
     name="harmony_xml",
     title="Beam",
     options={
-        "add_generation_prompt": GENERATION_PROMPT,
         "model_identity": Option((str,), "You are Beam, an AI assistant trained by Reflection.", "who the model is told to be"),
         "reasoning_effort": Option(EFFORT_TYPES, "max", "how much to think: a label or a number", (*EFFORTS, None)),
         "builtin_tools": Option((list, type(None)), None, "names of tools to declare in the system block"),
@@ -255,16 +219,15 @@ FORMAT = Format(
     generation_prompt=lambda options: M["ASSISTANT_OPEN"],
     starts=((M["ASSISTANT_OPEN"], "completion"),),
     read=read,
-    read_tools=read_tools,
-    result_names=True,
-    shown=shown,
     losses=losses,
+    declared=_as_trained,
+    result_names=True,
     flat_calls=True,
     mixed_calls=True,
     layout={"ARG_VALUE": Layout.LINE},
     empty_reasoning=True,
     stop_ends_calls=True,
-    notes=("identity", "effort", "generation"),
+    notes={"identity": {}, "effort": {}, "generation": {}},
     words={"arguments_not_json": ARGUMENTS_WORDS, "arguments_not_mapping": ARGUMENTS_WORDS},
     reserved_in_names=(M["NAME_END"],),
 )

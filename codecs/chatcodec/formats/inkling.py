@@ -16,10 +16,10 @@ from typing import Any
 
 from .. import wire as w
 from ..errors import Loss
-from ..format import GENERATION_PROMPT, Format, Option, Refuse
+from ..format import Format, Option, Refuse
 from ..grammar import markers
 from ..inputs import EFFORT_TYPES, Part, leading, named_effort, parts_of
-from ..losses import media_losses, null_losses, order_losses
+from ..losses import order_losses
 from ..messages import Tool, function_of
 from ..prompt import PromptReader
 
@@ -64,8 +64,6 @@ def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], o
                 wire += (w.ROLE, opening, *block)
     if not told:
         _effort(wire, options["reasoning_effort"], refuse)
-    if options["add_generation_prompt"]:
-        wire += (w.OUTSIDE, "", w.ROLE, M["MODEL_OPEN"])
 
 
 def _spec(tool: Tool) -> dict[str, Any]:
@@ -192,8 +190,6 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
             first = index
         if role == "tool" and not isinstance(content, str) and any(part.get("text") != "" for part in content or ()):
             yield Loss("content_dropped", f"{path}.content", str(index))
-        yield from media_losses(message, index, _kind_of)
-        yield from null_losses(FORMAT, message, index)
     for index, tool in enumerate(tools):
         if tool != _tool(_spec(tool)):
             yield Loss("schema_dropped", f"tools[{index}]", str(index))
@@ -204,7 +200,6 @@ FORMAT = Format(
     name="inkling",
     title="Inkling",
     options={
-        "add_generation_prompt": GENERATION_PROMPT,
         "reasoning_effort": Option(
             EFFORT_TYPES, None, f"how much to think: a name, or a number from 0 to {HIGHEST_EFFORT}", (*EFFORTS, 0, 0.5, None)
         ),
@@ -215,10 +210,10 @@ FORMAT = Format(
     read=read,
     losses=losses,
     parts=frozenset(PARTS),
+    kind_of=_kind_of,
     text_blocks=True,
     result_names=True,
-    notes=("generation", "effort"),
-    reserved_in_names=(),
+    notes={"generation": {}, "effort": {}},
     words={
         "arguments_not_json": "tool call arguments must be a parsed object, not a JSON string; canonicalize upstream",
         "arguments_not_mapping": "tool call arguments must be an object",

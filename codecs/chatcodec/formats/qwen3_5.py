@@ -25,11 +25,10 @@ from typing import Any
 
 from .. import wire as w
 from ..errors import Loss
-from ..format import GENERATION_PROMPT, Format, Option, Refuse
+from ..format import Format, Option, Refuse
 from ..grammar import markers
 from ..inputs import Part, parts_of
 from ..jsontext import dumps
-from ..losses import media_losses, null_losses
 from ..messages import Call, Tool
 from ..prompt import PromptReader
 from ..reply import Layout
@@ -78,8 +77,6 @@ def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], o
         else:
             _content(message, index, media, refuse)
             refuse(f"messages[{index}].role", "unknown_role", f"unknown role {role!r}", "Unexpected message role.")
-    if options["add_generation_prompt"]:
-        wire += (w.OUTSIDE, "", w.ROLE, generation_prompt(options))
 
 
 def generation_prompt(options: Mapping[str, Any]) -> str:
@@ -172,8 +169,6 @@ def _calls(wire: w.Wire, calls: Iterable[Call], opening: str) -> None:
 def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The messages and options of a prompt."""
     messages, options = reader.messages, reader.options
-    if "no_thinking" in reader.notes:
-        options["enable_thinking"] = False
     if not messages:
         reader.check(bool(reader.tools), "a prompt has at least one message")
         messages = [{"role": "system", "content": ""}]
@@ -220,13 +215,10 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
         text = "".join(part["text"] if _kind_of(part) == "text" else M["IMAGE"] for part in parts)
         if text != text.strip():
             yield Loss("whitespace_trimmed", f"{path}.content", str(index))
-        yield from media_losses(message, index, _kind_of)
         if role == "system" and tools and not text.strip() and len(messages) > 1:
             yield Loss("message_rendered_empty", path, str(index))
         if role == "assistant" and _split_thinking(message, text):
             yield Loss("content_lost", f"{path}.content", str(index))
-        else:
-            yield from null_losses(FORMAT, message, index)
         reasoning = message.get("reasoning_content", "")
         if role == "assistant" and reasoning != reasoning.strip():
             yield Loss("whitespace_trimmed", f"{path}.reasoning_content", str(index))
@@ -236,7 +228,6 @@ FORMAT = Format(
     name="qwen3_5",
     title="Qwen3.5",
     options={
-        "add_generation_prompt": GENERATION_PROMPT,
         "enable_thinking": Option((bool,), True, "leave the thinking open in the generation prompt"),
         "add_vision_id": Option((bool,), False, "number images and videos"),
     },
@@ -247,9 +238,10 @@ FORMAT = Format(
     read=read,
     losses=losses,
     parts=frozenset(("text", "image", "image_url", "video")),
+    kind_of=_kind_of,
     flat_calls=True,
     layout={"REASONING": Layout.BLANKS, "CONTENT": Layout.BLANKS, "ARG_VALUE": Layout.LINE},
     empty_reasoning=True,
-    notes=("thinking", "no_thinking"),
+    notes={"thinking": {}, "no_thinking": {"enable_thinking": False}},
     reserved_in_names=(">",),
 )

@@ -16,11 +16,10 @@ from typing import Any
 
 from .. import wire as w
 from ..errors import Loss
-from ..format import GENERATION_PROMPT, Format, Option, Refuse
+from ..format import Format, Option, Refuse
 from ..grammar import markers
-from ..inputs import EFFORT_TYPES, last_of
+from ..inputs import EFFORT_TYPES, answer_order, last_of
 from ..jsontext import dumps
-from ..losses import null_losses
 from ..messages import Tool
 from ..prompt import Misfit, PromptReader
 
@@ -28,6 +27,7 @@ M = markers("solar_open2")
 BEHIND_STOP = M["TURN_END"].removeprefix(M["STOP"])
 THINKING_EFFORTS = ("medium", "high", "xhigh")
 EFFORTS = ("none", "minimal", "low", *THINKING_EFFORTS, None)
+SHOWN = ("preserved", "interleaved", "off")
 
 
 def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mapping[str, Any], refuse: Refuse) -> None:
@@ -46,8 +46,6 @@ def write(wire: w.Wire, messages: list[dict[str, Any]], tools: Sequence[Tool], o
                 refuse(f"messages[{index}].tool_call_id", "missing_tool_call_id", "a tool result needs the id of its call", words)
             if not index or messages[index - 1]["role"] != "tool":
                 _results(wire, messages, index, refuse)
-    if options["add_generation_prompt"]:
-        wire += (w.OUTSIDE, "", w.ROLE, generation_prompt(options))
 
 
 def generation_prompt(options: Mapping[str, Any]) -> str:
@@ -145,26 +143,10 @@ def _results(wire: w.Wire, messages: list[dict[str, Any]], start: int, refuse: R
     """A block of results, in the order of the calls they answer; the rest behind them."""
     wire += (start, "", w.ROLE, M["RESULTS_HEAD"])
     opening = M["RESULT_OPEN"]
-    for index in _result_order(messages, start):
+    for index in answer_order(messages, start):
         wire += (index, "", w.CONTROL, opening, w.RESULT, _text(messages[index], index, refuse))
         opening = M["RESULT_NEXT"]
     wire += (w.CONTROL, M["RESULTS_CLOSE"])
-
-
-def _result_order(messages: list[dict[str, Any]], start: int) -> list[int]:
-    end = start
-    while end < len(messages) and messages[end]["role"] == "tool":
-        end += 1
-    block = range(start, end)
-    calls = messages[start - 1].get("tool_calls") if start and messages[start - 1]["role"] == "assistant" else None
-    if not calls:
-        return list(block)
-    by_id: dict[Any, list[int]] = {}
-    for index in block:
-        by_id.setdefault(messages[index].get("tool_call_id"), []).append(index)
-    ordered = [index for call in calls for index in by_id.get(call.id, ())]
-    answers = set(ordered)
-    return ordered + [index for index in block if index not in answers]
 
 
 # ------------------------------------------------------------------------------------------------------ the way back
@@ -174,19 +156,12 @@ def read(reader: PromptReader) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The messages and options of a prompt."""
     notes, options = reader.notes, reader.options
     if "provider_prompt" in notes:
-        options["provider_system_prompt"] = True
         try:
             options["now"] = date(*map(int, notes["provider_prompt"].split("-")))  # years before 1000 have no leading zero
         except (ValueError, TypeError):
             raise Misfit(0, f"{notes['provider_prompt']!r} is no date") from None
-    if "json_object" in notes:
-        options["response_format"] = {"type": "json_object"}
-    elif "other_format" in notes:
-        options["response_format"] = {"type": "text"}
-    elif "json_schema" in notes:
+    if "json_schema" in notes:
         options["response_format"] = {"type": "json_schema", "json_schema": {"schema": reader.json(notes["json_schema"])}}
-    if "no_thinking" in notes:
-        options["reasoning_effort"] = "none"
     options |= _think_option(reader)
     reader.tools = [{"type": "function", "function": function} for function in reader.tools]
     return _separated(reader), options
@@ -226,7 +201,6 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
         if role not in ("system", "user", "assistant", "tool"):
             yield Loss("message_dropped", path, str(index))
             continue
-        yield from null_losses(FORMAT, message, index)
         if role == "system":
             if systems:
                 yield Loss("system_merged", path, str(index))
@@ -239,7 +213,7 @@ def losses(messages: list[dict[str, Any]], tools: Sequence[Tool], options: Mappi
             if content and content.isspace() and message.get("tool_calls"):
                 yield Loss("whitespace_trimmed", f"{path}.content", str(index))
         elif role == "tool" and messages[index - 1]["role"] != "tool":
-            order = _result_order(messages, index)
+            order = answer_order(messages, index)
             if order != sorted(order):
                 yield Loss("tool_result_order", f"{path}.tool_call_id", str(index))
     for index, tool in enumerate(tools):
@@ -255,16 +229,11 @@ FORMAT = Format(
     name="solar_open2",
     title="Solar Open2",
     options={
-        "add_generation_prompt": GENERATION_PROMPT,
         "reasoning_effort": Option(
             EFFORT_TYPES, "high", "how much to think; medium, high and xhigh leave the thinking open", EFFORTS, passes_over=True
         ),
         "think_render_option": Option(
-            (str,),
-            "interleaved",
-            "which turns show their reasoning: all, those after the last user turn, or none",
-            ("preserved", "interleaved", "off"),
-            passes_over=True,
+            (str,), "interleaved", "which turns show their reasoning: all, those after the last user turn, or none", SHOWN, passes_over=True
         ),
         "provider_system_prompt": Option((bool,), False, "put Upstage's own system prompt first"),
         "response_format": Option((dict, type(None)), None, "OpenAI's response_format, written into the system prompt"),
@@ -275,6 +244,13 @@ FORMAT = Format(
     starts=((M["THINK_OPEN"] + M["THINK_CLOSE"], "completion"), (M["THINK_OPEN"], "completion_thinking")),
     read=read,
     losses=losses,
-    notes=("thinking", "no_thinking", "provider_prompt", "json_object", "other_format", "json_schema"),
+    notes={
+        "thinking": {},
+        "no_thinking": {"reasoning_effort": "none"},
+        "provider_prompt": {"provider_system_prompt": True},
+        "json_object": {"response_format": {"type": "json_object"}},
+        "other_format": {"response_format": {"type": "text"}},
+        "json_schema": {},
+    },
     reserved_in_names=("\n",),
 )

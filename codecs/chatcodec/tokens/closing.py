@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from ..errors import DIAGNOSTICS, CodecError
 from ..grammar import Step, Tables, compile_tables
 from ..machine import Machine
-from ..prompt import Misfit, PromptReader
-from ..reply import Ways
+from ..prompt import Misfit
 from ..sink import Unexpected
 from .stops import stop_strings
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 def closing_of_prompt(format: "Format", text: str) -> str | None:
     """What closes the turn of the model that is open at the end of a prompt; None where the text is no prompt of the format so far."""
     nodes, depth = format.nodes("prompt")
-    reader = PromptReader(Ways({}, empty_reasoning=format.empty_reasoning, text_blocks=format.text_blocks), format.read_tools)
+    reader = format._prompt_reader()
     machine = Machine(nodes, reader, depth)
     try:
         machine.feed(text)
