@@ -13,8 +13,8 @@ PACKAGE = Path(chatcodec.__file__).parent
 
 #: From the ground up; a module imports only what stands before it.
 LAYERS = """
-    errors events jsontext controls detokenizer grammar sink nodes search machine messages reply values jsonstream assembler calls prompt
-    snapshot stream openai typescript_lexer typescript_writer typescript wire losses format inputs formats/* formats
+    errors events kept jsontext controls detokenizer grammar sink nodes search machine messages reply values jsonstream assembler calls
+    prompt snapshot stream openai typescript_lexer typescript_writer typescript wire losses format inputs formats/* formats
     integrations/opening integrations/serving integrations/vllm integrations/sglang
     shapes/repairs shapes/chat shapes/turns shapes/sharegpt shapes/hermes shapes convert
     terminal cli_io data/files data/tables data/tables_out data/tally data/checkpoint data/chunks data/workers data/engine

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 import strategies as make
-from chatcodec.typescript import DeclarationError, declare, dropped, read_declarations
+from chatcodec.typescript import DeclarationError, declare, declared, read_declarations
 from conformance import VECTORS
 from limits import at_most
 
@@ -303,7 +303,7 @@ def _compare(schema: dict[str, Any], back: dict[str, Any]) -> None:
 
 @given(function=functions())
 def test_what_was_read_drops_nothing(function: Function) -> None:
-    assert list(dropped(_back(function))) == []
+    assert declared(_back(function)).dropped == ()
 
 
 PIECES = (
@@ -468,7 +468,7 @@ def test_dropped_names_what_is_not_shown() -> None:
     )
     function["strict"] = True
     function["parameters"] |= {"required": ["either", "limit"], "$defs": {}}
-    assert list(dropped(function)) == [
+    assert list(declared(function).dropped) == [
         "parameters.properties.limit.type",
         "parameters.properties.limit.minimum",
         "parameters.properties.properties.properties.x.pattern",
@@ -480,8 +480,8 @@ def test_dropped_names_what_is_not_shown() -> None:
         "parameters.$defs",
         "strict",
     ]
-    assert list(dropped({"name": "f", "description": "", "parameters": {}})) == []
-    assert list(dropped({"name": "f", "parameters": {"type": "object", "properties": {}, "required": []}})) == []
+    assert declared({"name": "f", "description": "", "parameters": {}}).dropped == ()
+    assert declared({"name": "f", "parameters": {"type": "object", "properties": {}, "required": []}}).dropped == ()
 
 
 # ----------------------------------------------------------------------------------------------------------------- size

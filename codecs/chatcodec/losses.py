@@ -62,7 +62,7 @@ def _declaration_losses(format: "Format", tools: Iterable[Tool]) -> Iterator[Los
     """What a declaration in TypeScript does not show of a tool."""
     if format.declared is None:
         return
-    from .typescript import declare, dropped
+    from .typescript import declared
 
     for index, tool in enumerate(tools):
         path, own = f"tools[{index}]", function_of(tool)
@@ -70,10 +70,10 @@ def _declaration_losses(format: "Format", tools: Iterable[Tool]) -> Iterator[Los
         if function != own or tool != {"type": "function", "function": own}:
             yield Loss("schema_dropped", path, str(index))
         if function is own:
-            declaration = declare(function)
             inner = f"{path}.function" if "function" in tool else path
-            yield from (Loss("schema_dropped", f"{inner}.{lost}", str(index)) for lost in dropped(function, declaration))
-            if format.control_search(declaration):
+            text, dropped = declared(function)
+            yield from (Loss("schema_dropped", f"{inner}.{lost}", str(index)) for lost in dropped)
+            if format.control_search(text):
                 yield Loss("control_token_in_content", path, str(index))
 
 
@@ -159,14 +159,17 @@ def _argument_losses(
     format: "Format", wire: Wire, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> Iterator[Loss]:
     """Arguments whose text reads back as another value, by the tools at hand or by what the text itself shows of them."""
-    functions = {function_of(tool)["name"]: function_of(tool) for tool in tools}
-    signatures = {name: signature_of(function) for name, function in functions.items()}
+    called = {text for kind, text in zip(wire[::2], wire[1::2], strict=True) if kind == CALL}
+    if not called:
+        return
+    functions = {function["name"]: function for function in map(function_of, tools)}
+    called &= functions.keys()
+    signatures = {name: signature_of(functions[name]) for name in called}
     shown: dict[str, Signature] = {}
-    if format.declared is not None:  # only of tools that are called: a declaration takes its time to read
+    if format.declared is not None:
         from .typescript import shown as shown_of
 
-        called = {text for kind, text in zip(wire[::2], wire[1::2], strict=True) if kind == CALL}
-        shown = {name: signature_of(shown_of(format.declared(functions[name]))) for name in called if name in functions}
+        shown = {name: signature_of(shown_of(format.declared(functions[name]))) for name in called}
     message, call, name = -1, -1, ""
     for kind, text in zip(wire[::2], wire[1::2], strict=True):
         if isinstance(kind, int):
@@ -174,7 +177,7 @@ def _argument_losses(
                 message, call = kind, -1
         elif kind == CALL:
             call += 1
-            if text.startswith(NAMESPACE) and text not in signatures and text[len(NAMESPACE) :] in signatures:
+            if text.startswith(NAMESPACE) and text not in functions and text[len(NAMESPACE) :] in functions:
                 yield Loss("value_type_lost", f"messages[{message}].tool_calls[{call}].function.name", text)
         elif kind == ARGUMENTS:
             if not _finite(messages[message]["tool_calls"][call].arguments):

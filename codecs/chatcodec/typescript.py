@@ -20,18 +20,19 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 
 from .grammar import directory
+from .kept import kept_by_content, kept_by_text
 from .messages import IDLE_KEYS
 from .typescript_lexer import BARE, DeclarationError, DeclarationLexer, plain_default, split_tools
-from .typescript_writer import SHOWN_ALONE, declare, is_object
+from .typescript_writer import SHOWN_ALONE, declare, declare_once, is_object
 
-__all__ = ["DeclarationError", "declare", "dropped", "read_declarations", "shown"]
+__all__ = ["DeclarationError", "Declared", "declare", "declared", "read_declarations", "shown"]
 
 Schema = dict[str, Any]
 
@@ -51,19 +52,13 @@ def read_declarations(text: str) -> list[dict[str, Any]]:
     return _read(text)
 
 
-@lru_cache(maxsize=4096)
-def _read_once(text: str) -> list[Schema]:
-    """The tools of a text, the same objects each time: nobody may change them."""
-    return _read(text)
-
-
 def _read(text: str) -> list[Schema]:
     try:
         tools: list[Schema] = _parser().parse(text)  # type: ignore[assignment]
     except UnexpectedToken as error:
         raise DeclarationError(error.pos_in_stream or 0, "this cannot stand here") from None
     try:
-        again = "\n\n".join(declare(tool["function"]) for tool in tools)
+        again = "\n\n".join(declare_once(tool["function"]) for tool in tools)
     except ValueError as error:
         raise DeclarationError(0, str(error)) from None
     if again != text:
@@ -71,6 +66,9 @@ def _read(text: str) -> list[Schema]:
         place = next((index for index, (one, other) in pairs if one != other), min(len(text), len(again)))
         raise DeclarationError(place, "this is not as a declaration is written")
     return tools
+
+
+_read_once = kept_by_text(_read)
 
 
 @cache
@@ -228,16 +226,25 @@ def shown(function: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def dropped(function: Mapping[str, Any], declaration: str | None = None) -> Iterator[str]:
-    """The paths of what a function's declaration does not show: `parameters.properties.limit.minimum`.
+class Declared(NamedTuple):
+    """A function's declaration, and the paths of what it does not show: `parameters.properties.limit.minimum`."""
 
-    Raises ValueError for a function that cannot be declared.
-    """
+    text: str
+    dropped: tuple[str, ...]
+
+
+@kept_by_content
+def declared(function: Mapping[str, Any]) -> Declared:
+    """A function's declaration and what it does not show.  Raises ValueError for a function that cannot be declared."""
+    text = declare(function)
     try:
-        shown_function = _read_once(declare(function) if declaration is None else declaration)[0]["function"]
+        shown = _read_once(text)[0]["function"]
     except DeclarationError:
-        yield "parameters"
-        return
+        return Declared(text, ("parameters",))
+    return Declared(text, tuple(_differences(function, shown)))
+
+
+def _differences(function: Mapping[str, Any], shown_function: Mapping[str, Any]) -> Iterator[str]:
     pending: list[tuple[str, str, Any, Any]] = [("function", "", function, shown_function)]
     while pending:
         kind, path, given, shown = pending.pop()

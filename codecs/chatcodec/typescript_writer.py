@@ -8,13 +8,15 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
+from .kept import kept_by_content
+
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 SHOWN_ALONE = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
 
 
-def declare(function: Mapping[str, Any]) -> str:
-    """The declaration of a tool's function.  Raises ValueError where the template fails too."""
+def declare_once(function: Mapping[str, Any]) -> str:
+    """The declaration of a tool's function that is not kept."""
     name, description, parameters = (function.get(key) for key in ("name", "description", "parameters"))
     if not isinstance(name, str):
         raise ValueError(f"the name of a tool must be a string, not {name!r}")
@@ -34,6 +36,10 @@ def declare(function: Mapping[str, Any]) -> str:
         raise ValueError(f"the parameters of tool {name!r} cannot be declared: {error}") from None
     parts.append(") => any;")
     return "".join(parts)
+
+
+declare = kept_by_content(declare_once)
+"""The declaration of a tool's function.  Raises ValueError where the template fails too."""
 
 
 def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:

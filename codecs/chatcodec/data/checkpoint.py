@@ -48,7 +48,7 @@ def save(path: Path, state: State, about: dict[str, Any]) -> None:
     """Write a checkpoint of the conversion that `about` describes.  Raises OSError."""
     place = {name: getattr(state, name) for name in _PLACE}
     kept = {"version": VERSION, "about": about, **place, "kinds": list(state.kinds.items()), "tally": as_json(state.tally)}
-    write_whole(path, json.dumps(kept, indent=1).encode())
+    write_whole(path, json.dumps(kept).encode())
 
 
 def load(path: Path, about: dict[str, Any]) -> State | None:
@@ -106,6 +106,13 @@ def write_all(handle: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
+
+
+def begin_saving(handle: int) -> None:
+    """Have what is written go to the disk from now on, where the system can be told, so that in the end little is left to wait for."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -22,12 +22,14 @@ from typing import Any, NamedTuple
 
 from ..convert import Plan
 from ..errors import CodecError
-from .checkpoint import State, open_at, publish, save, write_all, writing
+from .checkpoint import State, begin_saving, open_at, publish, save, write_all, writing
 from .chunks import OnLoss, Work
 from .files import PIPE
 from .tables_out import Kind, assemble, empty, is_table, merge_kinds
 from .tally import Place, Tally, add
 from .workers import Input, Result, Run
+
+STRETCH = 4 << 20  #: bytes of output after which the disk is set to work
 
 Progress = Callable[[int, int, int | None], object]
 """Is told the rows and the bytes read so far, and the bytes there are, or None where nobody knows."""
@@ -144,6 +146,8 @@ def _commit(job: Job, result: Result) -> None:
     elif job.out is not None:
         with writing(shard.final):
             write_all(job.out, done.out)
+            if (state.staged + len(done.out)) // STRETCH > state.staged // STRETCH:
+                begin_saving(job.out)
     if job.rejects and job.reject_out is not None:
         with writing(job.rejects):
             write_all(job.reject_out, done.rejects)

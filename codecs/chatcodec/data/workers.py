@@ -6,6 +6,7 @@ Rules of this module:
 * workers do not mind SIGINT: the engine stops them; and they end when the engine's process is gone, however it went.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -13,19 +14,24 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from threading import Thread, active_count
+from time import sleep
 from typing import NamedTuple
+
+if sys.platform == "linux":
+    import fcntl
 
 from ..errors import CodecError
 from .chunks import Done, Work, convert_chunk
 from .files import chunks_of
 
 AHEAD = 3  #: chunks under way for each worker
+PIPE_BYTES = 1 << 20  #: the most that Linux gives to everybody
 
 
 class Input(NamedTuple):
@@ -58,6 +64,7 @@ def local_workers(jobs: int) -> Iterator[Run]:
         yield convert_here
         return
     pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_settle)
+    _widen(pool)
     try:
         with _obituary():
             pool.submit(os.getpid).result()  # the processes start now, before any thread of others does
@@ -103,12 +110,30 @@ def _obituary() -> Iterator[None]:
 
 def _context() -> BaseContext:
     """How to start processes: quickly, by a fork, only where no thread could be caught in the middle of something."""
-    if sys.platform == "linux" and active_count() == 1 and len(list(Path("/proc/self/task").iterdir())) == 1:
+    if sys.platform == "linux" and active_count() == 1 and _alone():
         return get_context("fork")
     return get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 
 
+def _alone() -> bool:
+    """Whether the process has no other thread, not even one that Python does not know; one that just ended may be seen for a moment."""
+    for _ in range(10):
+        if len(list(Path("/proc/self/task").iterdir())) == 1:
+            return True
+        sleep(0.001)
+    return False
+
+
+def _widen(pool: ProcessPoolExecutor) -> None:
+    """Pipes that hold whole chunks, where the system has such: nobody waits for the other side to read.  Without, all works alike."""
+    if sys.platform == "linux":
+        for queue in ("_call_queue", "_result_queue"):
+            with suppress(AttributeError, OSError):
+                fcntl.fcntl(getattr(pool, queue)._writer.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+
+
 def _settle() -> None:
+    gc.freeze()  # what came with the process is neither looked through nor, after a fork, copied
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow, daemon=True).start()
 

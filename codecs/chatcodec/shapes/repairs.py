@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Loss
+from ..kept import kept_by_content
 from ..messages import function_of
 from ..values import resolve as resolve
 from ..values import types_of
@@ -203,20 +204,26 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def mend_tools(tools: list[Any], path: str, repairs: list[Repair]) -> list[Any]:
     """Tool declarations without padding.  A null under `default`, `const` and among `enum` is its author's own."""
-    if "None" not in repr(tools):  # as good as always, and much cheaper than to look
-        return tools
     mended = []
     for index, tool in enumerate(tools):
+        if not _is_padded(tool):
+            mended.append(tool)
+            continue
         removed: list[str] = []
         kept: list[str] = []
         whole: list[str] = []
         made = _mend_schema(tool, "", False, (removed, kept), 0)
-        if removed:  # a table's work: then numbers went through it too
-            made = _whole_numbers(made, None, "", whole, 0)
-        mended.append(made if removed else tool)
-        names = (("null_padding_removed", removed), ("float_to_int", whole), ("ambiguous_null", kept if removed else []))
+        mended.append(_whole_numbers(made, None, "", whole, 0))  # where nulls are a table's work, numbers went through it too
+        names = (("null_padding_removed", removed), ("float_to_int", whole), ("ambiguous_null", kept))
         repairs.extend(Repair(code, f"{path}[{index}]", ",".join(found)) for code, found in names if found)
     return mended
+
+
+@kept_by_content
+def _is_padded(tool: Any) -> bool:
+    notes: tuple[list[str], list[str]] = [], []
+    _mend_schema(tool, "", False, notes, 0)
+    return bool(notes[0])
 
 
 def _mend_schema(value: Any, where: str, by_name: bool, notes: tuple[list[str], list[str]], depth: int) -> Any:
