@@ -123,12 +123,24 @@ class Rendered:
     @cached_property
     def generation_spans(self) -> list[tuple[int, int]]:
         """What the template's own generation blocks cover; empty where the template has none."""
-        return [span for span in self._blocks(GENERATION, GENERATION_END) if span is not None]
+        borders = (place for kind, place in self._signs() if kind in (GENERATION, GENERATION_END))
+        return list(zip(borders, borders, strict=True))
 
     @cached_property
     def sampled_spans(self) -> list[tuple[int, int] | None]:
         """For each assistant message what the model wrote, stop token included; None if it no longer renders as it was sampled."""
-        return self._blocks(SAMPLED, SAMPLED_END)
+        turns = [message["role"] == "assistant" for message in self._messages]
+        found: list[tuple[int, int] | None] = []
+        start = 0
+        for kind, place in self._signs():
+            if kind >= 0:
+                if turns[kind]:
+                    found.append(None)
+            elif kind == SAMPLED:
+                start = place
+            elif kind == SAMPLED_END:
+                found[-1] = (start, place)
+        return found
 
     @cached_property
     def losses(self) -> list[Loss]:
@@ -140,31 +152,10 @@ class Rendered:
     def _pieces(self) -> Iterator[tuple[Any, str]]:
         return zip(self._wire[::2], self._wire[1::2], strict=True)
 
-    @cached_property
-    def _signs(self) -> list[tuple[int, int]]:
+    def _signs(self) -> Iterator[tuple[int, int]]:
         """The signs and message indices of the wire, and where they stand."""
         places = accumulate(map(len, self._wire[1::2]), initial=0)
-        return [(kind, place) for kind, place in zip(self._wire[::2], places, strict=False) if type(kind) is int]
-
-    def _blocks(self, opening: int, closing: int) -> list[tuple[int, int] | None]:
-        found: list[tuple[int, int] | None] = []
-        start = 0
-        for kind, position in self._signs:
-            if kind == opening:
-                start = position
-            elif kind == closing:
-                found.append((start, position))
-            elif opening == SAMPLED and kind >= 0 and self._messages[kind]["role"] == "assistant":
-                found.append(None)
-        if opening != SAMPLED:
-            return found
-        spans: list[tuple[int, int] | None] = []
-        for span in found:
-            if span is not None and spans and spans[-1] is None:
-                spans[-1] = span
-            else:
-                spans.append(span)
-        return spans
+        return ((kind, place) for kind, place in zip(self._wire[::2], places, strict=False) if type(kind) is int)
 
 
 def _refuse_name(format: "Format", wire: Wire) -> NoReturn:

@@ -10,22 +10,21 @@ Rules of this module:
 * a token belongs to the piece of text in which it begins, and is sampled only if the model sampled all of it.
 """
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import regex
-
 from ..errors import CodecError
 from ..wire import FORMATS_OWN, USER, Rendered, Wire
-from .tokenizer import Adapter, Encode, Extent, Part, adapt, check_text
+from .tokenizer import Adapter, Encode, Extent, Extents, Part, Where, adapt, check_text
 
 if TYPE_CHECKING:
     from ..format import Format
 
-Where = Callable[[int], Extent]
+_NEAR = 2  #: tokens between a border and the control token before it, as a rule
 _MOST_RUNS = 4096  #: of the format's own text that are remembered; what a format writes between texts is little
 
 
@@ -37,7 +36,7 @@ class Encoded:
     out when they are asked for.
     """
 
-    def __init__(self, rendered: Rendered, ids: list[int], controls: "Controls", wanted: list[int], extents: "Extents") -> None:
+    def __init__(self, rendered: Rendered, ids: list[int], controls: "Controls", wanted: list[int], extents: Extents) -> None:
         self.rendered, self.ids = rendered, ids
         self._controls, self._wanted, self._extents = controls, wanted, extents
 
@@ -50,20 +49,17 @@ class Encoded:
     @cached_property
     def controls(self) -> list[int]:
         """The numbers of the tokens that are the format's own control tokens."""
-        found, place = [], -1
-        for wanted in self._wanted:  # in this order, and there are no others
-            place = self.ids.index(wanted, place + 1)
-            found.append(place)
-        return found
-
-    @cached_property
-    def _places(self) -> list[Extent]:
-        """Where the format's own control tokens stand in the text."""
-        return self._controls.places(self.rendered._wire)
+        index, place = self.ids.index, -1
+        return [place := index(wanted, place + 1) for wanted in self._wanted]  # in this order, and there are no others
 
     @cached_property
     def _ends(self) -> list[int]:
-        return [end for _, end in self._places]
+        """Where the format's own control tokens end in the text."""
+        return self._controls.ends(self.rendered, len(self._wanted))
+
+    def _begin(self, number: int) -> int:
+        """Where a control token begins."""
+        return self._ends[number] - self._controls.lengths[self._wanted[number]]
 
     @cached_property
     def offsets(self) -> list[Extent]:
@@ -73,7 +69,7 @@ class Encoded:
             first, last, where = self._stretch(number)
             found += map(where, range(first, last))
             if number < len(self.controls):
-                found.append(self._places[number])
+                found.append((self._begin(number), self._ends[number]))
         return found
 
     @cached_property
@@ -90,20 +86,27 @@ class Encoded:
     def sampled(self) -> list[bool]:
         """Whether the model sampled each token."""
         found = [False] * len(self.ids)
-        for span in self.rendered.sampled_spans:
-            if span is not None:
-                first, last = self.within(*span)
-                found[first:last] = [True] * (last - first)
+        for first, last in self.within_all(filter(None, self.rendered.sampled_spans)):
+            found[first:last] = [True] * (last - first)
         return found
 
     def within(self, start: int, end: int) -> tuple[int, int]:
         """The first of the tokens that stand wholly in a stretch of the text, and the one behind the last."""
-        first = self._first(start)
-        return first, max(first, self._past(end))
+        return next(self.within_all(((start, end),)))
+
+    def within_all(self, stretches: Iterable[Extent]) -> Iterator[tuple[int, int]]:
+        """The same for each of several stretches."""
+        ends, controls = self._ends, self.controls
+        for start, end in stretches:
+            number = bisect_right(ends, start)
+            first = controls[number - 1] + 1 if number and ends[number - 1] == start else self._first(start, number)
+            number = bisect_right(ends, end, number)
+            past = controls[number - 1] + 1 if number and ends[number - 1] == end else self._past(end, number)
+            yield first, max(first, past)
 
     def _spread(self, values: Sequence[Any]) -> list[Any]:
         """A value of every span, for each token that begins in it."""
-        firsts = [self._first(span.start) for span in self.rendered.spans]
+        firsts = [first for first, _ in self.within_all((span.start, span.start) for span in self.rendered.spans)]
         found: list[Any] = []
         for value, (first, last) in zip(values, pairwise((*firsts, len(self.ids))), strict=True):
             found += [value] * (last - first)
@@ -113,41 +116,38 @@ class Encoded:
         """The tokens before a control token: the first, the one behind the last, and where each stands."""
         first = self.controls[number - 1] + 1 if number else 0
         last = self.controls[number] if number < len(self.controls) else len(self.ids)
-        return first, last, self._extents(number, first, last, self._ends[number - 1] if number else 0)
+        return first, last, self._extents(first, last, self._ends[number - 1] if number else 0)
 
-    def _first(self, position: int) -> int:
-        """The first token that begins at a position or behind it."""
-        number = bisect_right(self._ends, position)
-        if number < len(self._places) and self._places[number][0] <= position:
-            return self.controls[number] + (self._places[number][0] < position)
-        if position == (self._ends[number - 1] if number else 0):
-            return self.controls[number - 1] + 1 if number else 0
+    def _first(self, position: int, number: int) -> int:
+        """The first token that begins at a position or behind it; `number` control tokens end before that, none right there."""
+        if number < len(self._ends) and (begin := self._begin(number)) <= position:
+            return self.controls[number] + (begin < position)
+        if not position:
+            return 0
         first, last, where = self._stretch(number)
-        found = _reach(first, last, lambda token: where(token)[0] < position)
+        found = _reach(first, last, where, 0, position)
         # A tokenizer that passes over blanks leaves a gap, which is part of the token behind it.
         return found + (first < found < last and where(found - 1)[1] < position < where(found)[0])
 
-    def _past(self, position: int) -> int:
-        """How many tokens end at a position or before it."""
-        number = bisect_right(self._ends, position)
-        if number < len(self._places) and self._places[number][0] <= position:
+    def _past(self, position: int, number: int) -> int:
+        """How many tokens end at a position or before it; `number` control tokens do before, none right there."""
+        if number < len(self._ends) and self._begin(number) <= position:
             return self.controls[number]
-        if position == (self._ends[number - 1] if number else 0):
-            return self.controls[number - 1] + 1 if number else 0
+        if not position:
+            return 0
         first, last, where = self._stretch(number)
-        return _reach(first, last, lambda token: where(token)[1] <= position)
+        return _reach(first, last, where, 1, position + 1)
 
 
-def _reach(first: int, last: int, before: Callable[[int], bool]) -> int:
-    """The first token that does not stand before a place: looked for near the beginning, in growing steps."""
-    step = 1
-    while first + step <= last and before(first + step - 1):
+def _reach(first: int, last: int, where: Where, side: int, position: int) -> int:
+    """The first token that begins (0) or ends (1) at a position or behind it: looked for near the beginning, in growing steps."""
+    for number in range(first, min(last, first + _NEAR)):
+        if where(number)[side] >= position:
+            return number
+    first, step = min(last, first + _NEAR), 1
+    while first + step <= last and where(first + step - 1)[side] < position:
         first, step = first + step, step * 2
-    return bisect_left(range(first, min(last, first + step)), True, key=lambda token: not before(token)) + first
-
-
-Extents = Callable[[int, int, int, int], Where]
-"""Of the tokens before a control token, by its number, their first and last number and where they begin."""
+    return bisect_left(range(first, min(last, first + step)), position, key=lambda token: where(token)[side]) + first
 
 
 def encode(rendered: Rendered, tokenizer: Any, *, allow_missing: bool = False) -> Encoded:
@@ -181,17 +181,21 @@ def encode_batch(rendereds: Iterable[Rendered], tokenizer: Any, *, allow_missing
 def _safe(rendered: Rendered, controls: "Controls", wanted: list[int], part: Part | None) -> Encoded:
     """The plain encoding of a text where its control tokens are those that the format wrote, else a safe one."""
     if part is not None and list(filter(controls.ids.__contains__, part.ids)) == wanted:
-        return Encoded(rendered, part.ids, controls, wanted, lambda number, first, last, start: part.extents(first, last, start))
+        return Encoded(rendered, part.ids, controls, wanted, part.extents)
     ids: list[int] = []
     parts: list[Part] = []
+    firsts: list[int] = []
     position = 0
     for token, (start, end) in zip((*wanted, None), (*controls.places(rendered._wire), (len(rendered.text), 0)), strict=True):
         parts.append(_ordinary(rendered.text[position:start], controls) if position < start else Part([], _nowhere))
+        firsts.append(len(ids))
         ids += parts[-1].ids
         if token is not None:
             ids.append(token)
         position = end
-    return Encoded(rendered, ids, controls, wanted, lambda number, first, last, start: _moved(parts[number], first, last, start))
+    return Encoded(
+        rendered, ids, controls, wanted, lambda first, last, start: _moved(parts[bisect_left(firsts, first)], first, last, start)
+    )
 
 
 def _moved(part: Part, first: int, last: int, start: int) -> Where:
@@ -235,8 +239,9 @@ def _ordinary(text: str, controls: "Controls") -> Part:
 class Controls:
     """The control tokens of a format in a tokenizer.
 
-    `ids` are theirs and those of the tokenizer's other special tokens, `ordinary` encodes text that holds none, and `plain`
-    says that the tokenizer's own encoding can be trusted: no token of its reaches into a control token.
+    `ids` are theirs and those of the tokenizer's other special tokens, `lengths` the lengths of their texts by id.  `ordinary`
+    encodes text that holds none, and `plain` says that the tokenizer's own encoding can be trusted: no token of its reaches into
+    a control token.
     """
 
     def __init__(self, format: "Format", adapter: Adapter) -> None:
@@ -244,12 +249,12 @@ class Controls:
         own = {token: adapter.known[token] for token in format.special_tokens if token in adapter.known}
         self._ids: Mapping[str, int] = {**adapter.special, **own}
         self.ids = frozenset(self._ids.values())
+        self.lengths = {number: len(token) for token, number in self._ids.items()}
         self.ordinary: Encode = adapter.without(frozenset(self._ids))
         self._lacking = not own.keys() >= set(format.special_tokens)
         self.plain = not any(_overlap(token, control) for control in self._ids for token in adapter.known if token != control)
-        literals = sorted({*self._ids, *format.special_tokens}, key=len, reverse=True)
-        literals = sorted({*self._ids, *format.special_tokens}, key=len, reverse=True)
-        self._search = regex.compile("|".join(map(regex.escape, literals))).finditer
+        self._search = _finder({*self._ids, *format.special_tokens})
+        self._search_own = _finder(own)
         self._runs: dict[str, _Run] = {}
 
     def wanted(self, rendered: Rendered, allow_missing: bool) -> list[int]:
@@ -278,8 +283,17 @@ class Controls:
                 run = ""
         return found + self._run(run).ids
 
+    def ends(self, rendered: Rendered, count: int) -> list[int]:
+        """Where they end.
+
+        No control token reaches into another where the tokenizer is `plain`, so if the text holds no more of them than the `count`
+        that the format wrote, all are the format's, and finding them is quicker than walking the wire.
+        """
+        found = [match.end() for match in self._search_own(rendered.text)] if self.plain else []
+        return found if len(found) == count else [end for _, end in self.places(rendered._wire)]
+
     def places(self, wire: Wire) -> list[Extent]:
-        """Where they stand."""
+        """Where they stand, whatever else the text holds."""
         found: list[Extent] = []
         run, begin = "", 0
         known = self._runs
@@ -305,6 +319,10 @@ class Controls:
             missing = [token for token, _ in here if token not in self._ids]
             known = self._runs[run] = _Run([self._ids[token] for token, _ in there], [span for _, span in there], missing)
         return known
+
+
+def _finder(literals: Iterable[str]) -> Callable[[str], Iterator[re.Match[str]]]:
+    return re.compile("|".join(map(re.escape, sorted(literals, key=len, reverse=True))) or r"(?!)").finditer
 
 
 class _Run(NamedTuple):

@@ -40,8 +40,7 @@ class AssistantMask(list[int]):
     def __init__(self, encoded: Encoded, extents: Iterable[Extent], left_out: Iterable[int]) -> None:
         super().__init__([0] * len(encoded))
         self.encoded, self.left_out = encoded, tuple(left_out)
-        for extent in extents:
-            first, last = encoded.within(*extent)
+        for first, last in encoded.within_all(extents):
             self[first:last] = [1] * (last - first)
 
     @property

@@ -11,23 +11,24 @@ Rules of this module:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..errors import CodecError
 
 Extent = tuple[int, int]
+Where = Callable[[int], Extent]
+"""From the number of a token to where it stands in a text."""
+Extents = Callable[[int, int, int], Where]
+"""Where tokens stand, given the first of them, the one behind the last, and where the first begins."""
 
 
 class Part(NamedTuple):
-    """The tokens of a text.
-
-    `extents(first, last, start)` gives a function from the number of a token, of those from `first` up to `last`, to where
-    it stands in the text; `start` is where the first of them begins.
-    """
+    """The tokens of a text, and where they stand in it."""
 
     ids: list[int]
-    extents: Callable[[int, int, int], Callable[[int], Extent]]
+    extents: Extents
 
 
 Encode = Callable[[str], Part]
@@ -137,7 +138,7 @@ def _tiktoken_adapter(encoding: Any, size: int) -> Adapter:
     weights = _Weights(encoding)
 
     def part(ids: list[int]) -> Part:
-        return Part(ids, lambda first, last, start: _extents(weights, ids, first, start))
+        return Part(ids, partial(_extents, weights, ids))
 
     return Adapter(
         special=special,
@@ -171,7 +172,7 @@ class _Weights(dict[int, Extent]):
         return made
 
 
-def _extents(weights: _Weights, ids: Sequence[int], first: int, start: int) -> Callable[[int], Extent]:
+def _extents(weights: _Weights, ids: Sequence[int], first: int, last: int, start: int) -> Where:
     ends = [start]  # as far as they were asked for
     found: list[Extent] = []
 
