@@ -32,6 +32,7 @@ class Engine:
     """An engine's process."""
 
     def __init__(self, engine: str) -> None:
+        self.name = engine
         path = [str(Path(chatcodec.__file__).parents[1]), DIRECTORY, os.environ.get("PYTHONPATH", "")]
         # a pipe that nobody reads would fill
         self._log = tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace")  # noqa: SIM115
@@ -51,6 +52,19 @@ class Engine:
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         return self._answer()
+
+    def tools(self, tools: Any) -> list[dict[str, Any]] | None:
+        """Tools in a shape that the engine takes."""
+        if self.name != "sglang" or not tools:
+            return list(tools) if tools else None
+        return [tool if "function" in tool else {"type": "function", "function": tool} for tool in tools]
+
+    def seen(self, reply: chatcodec.Reply, tools: Any) -> chatcodec.Reply:
+        """A reply as the engine's clients see it: SGLang leaves out the calls of unknown tools."""
+        if self.name == "sglang":
+            names = {tool.get("function", tool)["name"] for tool in tools or ()}
+            reply.message.tool_calls = [call for call in reply.message.tool_calls if call.name in names]
+        return reply
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None

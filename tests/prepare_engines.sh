@@ -1,9 +1,9 @@
 #!/bin/sh
-# Prepares what tests/test_vllm.py and tests/test_sglang.py drive: the Python files of vLLM and SGLang, from their wheels, and
+# Prepares what tests/test_engines.py, test_vllm.py and test_sglang.py drive: the Python files of vLLM and SGLang, from their wheels, and
 # the small packages that their parsers import.  No torch, nothing for a GPU: tests/engines.py stands in for those.
 #
 #     tests/prepare_engines.sh DIR [PYTHON]
-#     CHATCODEC_ENGINES=DIR python -m pytest tests/test_vllm.py tests/test_sglang.py
+#     CHATCODEC_ENGINES=DIR python -m pytest tests/test_engines.py tests/test_vllm.py tests/test_sglang.py
 set -eu
 directory=$1
 python=${2:-python3}

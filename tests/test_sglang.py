@@ -3,65 +3,17 @@
 Rules of this file: SGLang is driven in a process of its own (`engines.py`); without SGLang all of this is skipped.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chatcodec
-import engines
 from chatcodec.integrations.opening import marks
-from conformance import all_cases, cuts, text_of
-from engines import BOTH, PLAIN, TOOL, TURN, Engine, calls_of, check_alone, check_both, finished, written
-from strategies import canonical, completions
+from engines import BOTH, PLAIN, TOOL, TURN, Engine, calls_of, check_alone, finished, written
+from strategies import canonical
 from strategies import cuts as random_cuts
 
 FORMATS = chatcodec.list_formats()
-pytestmark = pytest.mark.skipif(engines.missing("sglang") is not None, reason=str(engines.missing("sglang")))
-
-
-@pytest.fixture(scope="module")
-def sglang() -> Iterator[Engine]:
-    engine = Engine("sglang")
-    yield engine
-    engine.close()
-
-
-def known(reply: chatcodec.Reply, tools: Any) -> chatcodec.Reply:
-    """A reply without the calls of unknown tools, which SGLang leaves out."""
-    names = {tool.get("function", tool)["name"] for tool in tools or ()}
-    reply.message.tool_calls = [call for call in reply.message.tool_calls if call.name in names]
-    return reply
-
-
-def wrapped(tools: Any) -> list[dict[str, Any]] | None:
-    """Tools in the one shape that SGLang takes."""
-    return [tool if "function" in tool else {"type": "function", "function": tool} for tool in tools] if tools else None
-
-
-def test_every_format_is_registered(sglang: Engine) -> None:
-    for registered in sglang.ready["registered"]:
-        assert {f"chatcodec_{name}" for name in FORMATS} == {name for name in registered if name.startswith("chatcodec_")}
-
-
-@settings(max_examples=40)
-@given(data=st.data())
-def test_both_parsers_tell_what_the_codec_reads(sglang: Engine, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(FORMATS))
-    fmt = chatcodec.get_format(name)
-    made = data.draw(completions(fmt))
-    reply = fmt.parse(made.text, tools=made.tools, prompt=made.prompt)
-    parts = data.draw(random_cuts(made.text))
-    result = sglang.run(
-        format=name, tools=wrapped(made.tools), parsers=BOTH, prompt=made.prompt, cuts=parts, finish="stop",
-        request={"stream_reasoning": data.draw(st.booleans())},
-    )  # fmt: skip
-    if made.tools:
-        check_both(result, known(reply, made.tools))
-    else:  # nobody asked for calls
-        check_alone(result, reply)
 
 
 @settings(max_examples=40)
@@ -73,7 +25,7 @@ def test_one_parser_loses_nothing(sglang: Engine, data: st.DataObject) -> None:
     parsers, request = data.draw(st.sampled_from(((["tools"], {}), (["reasoning"], {}), (BOTH, {"separate_reasoning": False}))))
     result = sglang.run(
         format=name,
-        tools=wrapped(made.tools),
+        tools=sglang.tools(made.tools),
         parsers=parsers,
         prompt=made.prompt,
         cuts=data.draw(random_cuts(made.text)),
@@ -81,38 +33,6 @@ def test_one_parser_loses_nothing(sglang: Engine, data: st.DataObject) -> None:
         request=request,
     )
     check_alone(result, fmt.parse(made.text, tools=made.tools, prompt=made.prompt))
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_odd_completions(sglang: Engine, name: str) -> None:
-    """The conformance cases: broken, cut and forged texts."""
-    fmt = chatcodec.get_format(name)
-    for case in all_cases("parse", "stream"):
-        if case["format"] != name or len(text_of(case)) > 20_000:
-            continue
-        given = case["input"]
-        tools, asked = given.get("tools"), [{"role": "user", "content": "hi"}]
-        prompt = fmt.render(asked, tools=tools, add_generation_prompt=True, **given.get("kwargs", {})).text
-        text = text_of(case)
-        reply = known(fmt.parse(text, tools=tools, prompt=prompt), tools)
-        for parts in (next(iter(cuts(case))), [text]):
-            result = sglang.run(format=name, tools=wrapped(tools), parsers=BOTH, prompt=prompt, cuts=parts, finish="stop")
-            (check_both if tools else check_alone)(result, reply)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "function": {"name": "get_weather"}}, "none"])
-def test_tool_choice(sglang: Engine, name: str, choice: Any) -> None:
-    prompt, text = written(name, TURN)
-    result = sglang.run(format=name, tools=[TOOL], tool_choice=choice, parsers=BOTH, prompt=prompt, cuts=list(text), finish="stop")
-    for told in (result["streamed"], result["whole"]):
-        if choice == "none":
-            assert not told["calls"]
-            assert "Oslo" in told["content"]
-        else:
-            assert finished(told["calls"]) == [("get_weather", {"city": "Oslo", "days": 2})]
-            assert "Oslo" not in told["content"]
-    assert result["finish"] == ("stop" if choice == "none" else "tool_calls")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -150,19 +70,6 @@ def test_markers_and_the_stop_token_reach_the_parser(sglang: Engine, name: str) 
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_message_that_is_continued(sglang: Engine, name: str) -> None:
-    prompt, text = written(name, PLAIN)
-    for begun, content in (("I lo", "One two three."), ("One ", "two three.")):
-        place = text.index(begun) + len(begun)
-        for parsers in (BOTH, ["reasoning"]):
-            result = sglang.run(
-                format=name, tools=[TOOL], parsers=parsers, prompt=prompt + text[:place], cuts=list(text[place:]), finish="stop"
-            )
-            for told in (result["streamed"], result["whole"]):
-                assert told == {"reasoning": "ok." if begun == "I lo" else "", "content": content, "calls": []}
-
-
-@pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("start", ["after_reasoning", "from_start"])
 def test_content_that_a_grammar_holds_to_a_schema(sglang: Engine, name: str, start: str) -> None:
     """It comes right behind the reasoning, or at once, without the format's frames."""
@@ -185,11 +92,3 @@ def test_reasoning_becomes_content_where_there_must_be_some(sglang: Engine, name
         request={"chat_template_kwargs": {"force_nonempty_content": True}},
     )  # fmt: skip
     assert result["streamed"]["content"] == result["whole"]["content"] == "I look."
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_no_output_at_all(sglang: Engine, name: str) -> None:
-    prompt, _ = written(name, TURN)
-    for parsers in (BOTH, ["tools"], ["reasoning"]):
-        result = sglang.run(format=name, tools=[TOOL], parsers=parsers, prompt=prompt, cuts=[], finish="stop")
-        assert result["streamed"] == result["whole"] == {"reasoning": "", "content": "", "calls": []}

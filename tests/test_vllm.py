@@ -4,50 +4,18 @@ Rules of this file: vLLM is driven in a process of its own (`engines.py`); witho
 """
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chatcodec
-import engines
 from chatcodec.integrations.opening import marks
-from conformance import all_cases, cuts, text_of
-from engines import BOTH, PLAIN, TOOL, TURN, Engine, calls_of, check_alone, check_both, content_of, finished, written
-from strategies import canonical, completions
+from engines import BOTH, PLAIN, TOOL, TURN, Engine, calls_of, check_alone, content_of, finished, written
+from strategies import canonical
 from strategies import cuts as random_cuts
 
 FORMATS = chatcodec.list_formats()
-pytestmark = pytest.mark.skipif(engines.missing("vllm") is not None, reason=str(engines.missing("vllm")))
-
-
-@pytest.fixture(scope="module")
-def vllm() -> Iterator[Engine]:
-    engine = Engine("vllm")
-    yield engine
-    engine.close()
-
-
-def test_every_format_is_registered(vllm: Engine) -> None:
-    for registered in vllm.ready["registered"]:
-        assert {f"chatcodec_{name}" for name in FORMATS} == {name for name in registered if name.startswith("chatcodec_")}
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_both_parsers_tell_what_the_codec_reads(vllm: Engine, data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(FORMATS))
-    fmt = chatcodec.get_format(name)
-    made = data.draw(completions(fmt))
-    reply = fmt.parse(made.text, tools=made.tools, prompt=made.prompt)
-    parts = data.draw(random_cuts(made.text))
-    result = vllm.run(format=name, tools=made.tools, parsers=BOTH, prompt=made.prompt, cuts=parts, finish="stop")
-    if made.tools:
-        check_both(result, reply)
-    else:  # nobody asked for calls
-        check_alone(result, reply)
 
 
 @settings(max_examples=60)
@@ -69,38 +37,6 @@ def test_one_parser_loses_nothing(vllm: Engine, data: st.DataObject) -> None:
         request={"chat_template_kwargs": options},
     )
     check_alone(result, fmt.parse(made.text, tools=made.tools, prompt=made.prompt))
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_odd_completions(vllm: Engine, name: str) -> None:
-    """The conformance cases: broken, cut and forged texts."""
-    fmt = chatcodec.get_format(name)
-    for case in all_cases("parse", "stream"):
-        if case["format"] != name or len(text_of(case)) > 20_000:
-            continue
-        given = case["input"]
-        tools, asked = given.get("tools"), [{"role": "user", "content": "hi"}]
-        prompt = fmt.render(asked, tools=tools, add_generation_prompt=True, **given.get("kwargs", {})).text
-        text = text_of(case)
-        reply = fmt.parse(text, tools=tools, prompt=prompt)
-        for parts in (next(iter(cuts(case))), [text]):
-            result = vllm.run(format=name, tools=tools, parsers=BOTH, prompt=prompt, cuts=parts, finish="stop")
-            (check_both if tools else check_alone)(result, reply)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "function": {"name": "get_weather"}}, "none"])
-def test_tool_choice(vllm: Engine, name: str, choice: Any) -> None:
-    prompt, text = written(name, TURN)
-    result = vllm.run(format=name, tools=[TOOL], tool_choice=choice, parsers=BOTH, prompt=prompt, cuts=list(text), finish="stop")
-    for told in (result["streamed"], result["whole"]):
-        if choice == "none":
-            assert not told["calls"]
-            assert "Oslo" in told["content"]
-        else:
-            assert finished(told["calls"]) == [("get_weather", {"city": "Oslo", "days": 2})]
-            assert "Oslo" not in told["content"]
-    assert result["finish"] == ("tool_calls" if choice in ("auto", "required") else "stop")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -132,16 +68,6 @@ def test_text_whose_markers_are_gone_stays(vllm: Engine, name: str) -> None:
     job = {"format": name, "parsers": ["tools"], "prompt": prompt, "cuts": ["Hel", "lo! <a", ">"], "finish": "stop"}
     result = vllm.run(**job)
     assert result["streamed"]["content"] == result["whole"]["content"] == "Hello! <a>"
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_message_that_is_continued(vllm: Engine, name: str) -> None:
-    prompt, text = written(name, PLAIN)
-    for begun, content in (("I lo", "One two three."), ("One ", "two three.")):
-        place = text.index(begun) + len(begun)
-        result = vllm.run(format=name, tools=[TOOL], parsers=BOTH, prompt=prompt + text[:place], cuts=list(text[place:]), finish="stop")
-        for told in (result["streamed"], result["whole"]):
-            assert told == {"reasoning": "ok." if begun == "I lo" else "", "content": content, "calls": []}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -187,14 +113,6 @@ def test_two_parsers_of_two_formats_are_refused(vllm: Engine) -> None:
         format=FORMATS[0], reasoning_parser=f"chatcodec_{FORMATS[1]}", tools=[TOOL], parsers=BOTH, prompt="", cuts=["a"], finish="stop"
     )
     assert "give both of one format" in result["error"]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_no_output_at_all(vllm: Engine, name: str) -> None:
-    prompt, _ = written(name, TURN)
-    for parsers in (BOTH, ["tools"], ["reasoning"]):
-        result = vllm.run(format=name, tools=[TOOL], parsers=parsers, prompt=prompt, cuts=[], finish="stop")
-        assert result["streamed"] == result["whole"] == {"reasoning": "", "content": "", "calls": []}
 
 
 def test_types_are_those_of_the_request(vllm: Engine) -> None:

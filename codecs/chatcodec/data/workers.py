@@ -1,4 +1,4 @@
-"""Worker processes for a conversion: files in, converted chunks out, in order, and never many of them under way.
+"""Worker processes: files in, chunks of work out, in order, and never many of them under way.
 
 Rules of this module:
 
@@ -11,8 +11,8 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
@@ -21,7 +21,7 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 from threading import Thread, active_count
 from time import sleep
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 if sys.platform == "linux":
     import fcntl
@@ -63,14 +63,8 @@ def local_workers(jobs: int) -> Iterator[Run]:
     if jobs == 1:
         yield convert_here
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_settle)
-    _widen(pool)
-    try:
-        with _obituary():
-            pool.submit(os.getpid).result()  # the processes start now, before any thread of others does
-        yield lambda inputs: _convert_there(pool, jobs * AHEAD, inputs)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with processes(jobs) as pool:
+        yield lambda inputs: _convert_there(pool, jobs, inputs)
 
 
 def convert_here(inputs: Sequence[Input], *, folder: str = "") -> Iterator[Result]:
@@ -80,21 +74,45 @@ def convert_here(inputs: Sequence[Input], *, folder: str = "") -> Iterator[Resul
             yield Result(each, chunk.end, convert_chunk(chunk._replace(file=each.file), each.work))
 
 
-def _convert_there(pool: ProcessPoolExecutor, most: int, inputs: Sequence[Input]) -> Iterator[Result]:
-    pending: deque[tuple[Input, int, Future[Done]]] = deque()
+def _convert_there(pool: Executor, jobs: int, inputs: Sequence[Input]) -> Iterator[Result]:
+    chunks = ((each, chunk) for each in inputs for chunk in islice(chunks_of(each.file), each.skip, None))
+    tasks = (((each, chunk.end), (chunk, each.work)) for each, chunk in chunks)
+    for (each, end), done in in_order(pool, jobs, convert_chunk, tasks):
+        yield Result(each, end, done)
 
-    def next_one() -> Result:
-        each, end, future = pending.popleft()
-        return Result(each, end, future.result())
 
+# -------------------------------------------------------------------------------------------------------------- processes
+
+Mark = TypeVar("Mark")
+Made = TypeVar("Made")
+
+
+def in_order(
+    pool: Executor, jobs: int, work: Callable[..., Made], tasks: Iterable[tuple[Mark, tuple[Any, ...]]]
+) -> Iterator[tuple[Mark, Made]]:
+    """Do the work of each task, given its arguments, in processes; gives the marks of the tasks with what was made, in order."""
+    pending: deque[tuple[Mark, Future[Made]]] = deque()
     with _obituary():
-        for each in inputs:
-            for chunk in islice(chunks_of(each.file), each.skip, None):
-                pending.append((each, chunk.end, pool.submit(convert_chunk, chunk, each.work)))
-                if len(pending) >= most:
-                    yield next_one()
-        while pending:
-            yield next_one()
+        for mark, given in tasks:
+            pending.append((mark, pool.submit(work, *given)))
+            if len(pending) >= jobs * AHEAD:
+                mark, future = pending.popleft()
+                yield mark, future.result()
+        for mark, future in pending:
+            yield mark, future.result()
+
+
+@contextmanager
+def processes(jobs: int, *, start: Callable[[], object] = object) -> Iterator[Executor]:
+    """Processes to work in, each of which begins with `start`."""
+    pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_settle, initargs=(start,))
+    _widen(pool)
+    try:
+        with _obituary():
+            pool.submit(os.getpid).result()  # the processes start now, before any thread of others does
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -132,10 +150,11 @@ def _widen(pool: ProcessPoolExecutor) -> None:
                 fcntl.fcntl(getattr(pool, queue)._writer.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
-def _settle() -> None:
+def _settle(start: Callable[[], object]) -> None:
     gc.freeze()  # what came with the process is neither looked through nor, after a fork, copied
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow, daemon=True).start()
+    start()
 
 
 def _follow() -> None:

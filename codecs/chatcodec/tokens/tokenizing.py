@@ -9,10 +9,9 @@ Rules of this module:
 """
 
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +20,7 @@ from ..data.checkpoint import writing
 from ..data.files import Chunk, chunks_of, find_files, need, shown
 from ..data.rows import conversation_of
 from ..data.tables import rows_of
-from ..data.workers import AHEAD, _context, _obituary, _settle
+from ..data.workers import in_order, processes
 from ..errors import CodecError
 from ..formats import get_format
 from .encoding import Encoded, encode, encode_batch
@@ -70,7 +69,7 @@ class Counts:
 
     def add(self, other: "Counts") -> None:
         """Add the counts of other rows."""
-        for name in ("rows", "written", "refused", "too_long", "tokens", "trained", "cut_tokens", "untrained", "left_out"):
+        for name in (each.name for each in fields(self) if each.type is int):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.lengths.update(other.lengths)
         self.reasons += other.reasons[: MOST_REASONS - len(self.reasons)]
@@ -141,23 +140,13 @@ def _tokenized(files: Iterable[str], settings: Settings, jobs: int) -> Iterator[
         for chunk in chunks:
             yield tokenize_chunk(chunk, settings)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=_context(), initializer=_start)
-    pending: deque[Future[Done]] = deque()
-    try:
-        with _obituary():
-            for chunk in chunks:
-                pending.append(pool.submit(tokenize_chunk, chunk, settings))
-                if len(pending) >= jobs * AHEAD:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with processes(jobs, start=_one_thread) as pool:
+        for _, done in in_order(pool, jobs, tokenize_chunk, ((None, (chunk, settings)) for chunk in chunks)):
+            yield done
 
 
-def _start() -> None:
+def _one_thread() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there are as many processes as were asked for
-    _settle()
 
 
 def tokenize_chunk(chunk: Chunk, settings: Settings) -> Done:
