@@ -71,6 +71,7 @@ def test_extending_is_rendering_the_whole(name: str, data: st.DataObject) -> Non
     assert extended.text == whole.text
     assert extended.text == previous + extended.added.text
     assert extended.added.text.startswith(extended.closing) and not extended.closing.strip()
+    assert extended.added.sampled_spans == extended.added.generation_spans == []
 
 
 @formats
@@ -92,6 +93,7 @@ def test_a_turn_that_is_cut_anywhere(name: str, data: st.DataObject, kind: str) 
     assert fmt._start(extended.text) == fmt._start(fmt.generation_prompt(fmt._options(chosen)))
     assert (previous + extended.closing).rstrip().endswith(stop_strings(fmt))
     assert not any(span.generated for span in extended.added.spans)
+    assert extended.added.sampled_spans == extended.added.generation_spans == []
     assert extended.added_ids == encode(extended.added, tokenizer).ids
 
 

@@ -32,7 +32,7 @@ ARGUMENTS = "arguments"  #: all of a call's arguments as one JSON text
 FORMATS_OWN = frozenset((CONTROL, ROLE, MEDIA))
 
 # the signs, which have no text
-GENERATION, GENERATION_END, SAMPLED, SAMPLED_END = -1, -2, -3, -4
+SIGNS = GENERATION, GENERATION_END, SAMPLED, SAMPLED_END = -1, -2, -3, -4
 OUTSIDE = -5  #: what follows belongs to no message
 
 Wire = list[Any]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CodecError, Loss, ParseError, RenderError
 from ..messages import Message, Tool
-from ..wire import CONTROL, OUTSIDE, Rendered, Wire
+from ..wire import CONTROL, OUTSIDE, SIGNS, Rendered, Wire
 from .closing import closing_of_completion, closing_of_prompt
 from .encoding import encode
 from .opened import leave_open
@@ -246,9 +246,16 @@ def _behind(wire: Wire, position: int) -> Wire:
 
 
 def _renumbered(wire: Wire, known: int) -> Wire:
-    """Messages numbered from the first new one; what is of earlier ones is of none."""
-    numbered = [(kind - known if kind >= known else OUTSIDE) if isinstance(kind, int) and kind >= 0 else kind for kind in wire[::2]]
-    return [item for pair in zip(numbered, wire[1::2], strict=True) for item in pair]
+    """Messages numbered from the first new one; what is of earlier ones is of none, and signs that close blocks of theirs are gone."""
+    numbered: Wire = []
+    new = False
+    for kind, text in zip(wire[::2], wire[1::2], strict=True):
+        if isinstance(kind, int) and kind >= 0:
+            new = kind >= known
+            numbered += (kind - known if new else OUTSIDE, text)
+        elif new or kind not in SIGNS:
+            numbered += (kind, text)
+    return numbered
 
 
 def _losses(rendered: Rendered, known: int) -> list[Loss]:

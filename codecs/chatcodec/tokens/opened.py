@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CodecError
 from ..messages import Message, Tool
-from ..wire import FORMATS_OWN, GENERATION, GENERATION_END, SAMPLED, SAMPLED_END, Rendered, Wire
+from ..wire import FORMATS_OWN, SIGNS, Rendered, Wire
 
 if TYPE_CHECKING:
     from ..format import Format
-
-_SIGNS = (GENERATION, GENERATION_END, SAMPLED, SAMPLED_END)
 
 
 @dataclass(frozen=True)
@@ -63,5 +61,5 @@ def leave_open(format: "Format", wire: Wire, messages: Sequence[Mapping[str, Any
     texts = [number for number in texts if wire[number + 1]]
     if not texts:
         raise CodecError(f"{format.name}: messages[{last - known}] holds no text that could be left open")
-    turn = [item for number in range(start, texts[-1] + 2, 2) if wire[number] not in _SIGNS for item in wire[number : number + 2]]
+    turn = [item for number in range(start, texts[-1] + 2, 2) if wire[number] not in SIGNS for item in wire[number : number + 2]]
     return [*wire[:start], *turn]
