@@ -18,10 +18,11 @@ from typer.testing import CliRunner, Result
 
 import chatcodec
 import strategies as make
-from chatcodec.checks.checking import EXAMPLES, MOST_TURNS, OUTCOMES, Report, check, parting, pattern
+from chatcodec.checks.checking import EXAMPLES, MOST_TURNS, OUTCOMES, Report, check, pattern
 from chatcodec.checks.comparing import differences
 from chatcodec.checks.probes import probes
 from chatcodec.commands import check as command
+from chatcodec.errors import parting
 from limits import at_most
 
 CODECS = Path(__file__).parent.parent / "codecs"

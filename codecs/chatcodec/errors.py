@@ -178,6 +178,20 @@ def locate(text: str, position: int, *, width: int = 80) -> tuple[int, int, str]
     return line, position - start + 1, f"  {shown}\n  {' ' * (position - left)}^"
 
 
+def parting(one: str, other: str) -> int:
+    """The first position at which two texts differ."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while high - low > 1:  # halving compares slices, which is quicker by far than going through them
+        middle = (low + high) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the known word that is most like `word`, or nothing."""
     close = get_close_matches(word, list(known), n=1)

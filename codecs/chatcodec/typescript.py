@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 
+from .errors import parting
 from .grammar import directory
 from .kept import kept_by_content, kept_by_text
 from .messages import IDLE_KEYS
@@ -62,9 +63,7 @@ def _read(text: str) -> list[Schema]:
     except ValueError as error:
         raise DeclarationError(0, str(error)) from None
     if again != text:
-        pairs = enumerate(zip(text, again, strict=False))
-        place = next((index for index, (one, other) in pairs if one != other), min(len(text), len(again)))
-        raise DeclarationError(place, "this is not as a declaration is written")
+        raise DeclarationError(parting(text, again), "this is not as a declaration is written")
     return tools
 
 

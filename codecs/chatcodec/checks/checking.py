@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from ..errors import CodecError, Loss, ParseError, RenderError, locate
+from ..errors import CodecError, Loss, ParseError, RenderError, locate, parting
 from ..format import Format
 from ..messages import Conversation, Message, Tool
 from ..wire import ARGUMENT, Rendered
@@ -150,20 +150,6 @@ def _check_turns(
         if not whole.startswith(text):
             place = parting(text, whole)
             made.rewritten.append(Rewritten(index, place, text[place : place + AROUND], whole[place : place + AROUND]))
-
-
-def parting(one: str, other: str) -> int:
-    """The first position at which two texts differ."""
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while high - low > 1:  # halving compares slices, which is quicker by far than going through them
-        middle = (low + high) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _around(text: str, place: int) -> str:

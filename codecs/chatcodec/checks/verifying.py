@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from ..errors import CodecError, locate
+from ..errors import CodecError, locate, parting
 from ..format import Format
 from ..messages import Tool
 from ..wire import Rendered
-from .checking import parting
 from .probes import features_of, probes
 from .templates import ChatTemplate, Refused, prepared
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from ..errors import RenderError
 from ..events import ContentDelta, ReasoningDelta
 from ..format import Format
-from ..grammar import markers
 from ..messages import Tool
 from ..stream import Stream
 from ..wire import Rendered
@@ -87,7 +86,7 @@ class Marks(NamedTuple):
 @cache
 def marks(fmt: Format) -> Marks:
     """The marks of a format, read off what it writes."""
-    stops = tuple(sorted({text for name, text in markers(fmt.name).items() if name.startswith("STOP")}))
+    stops = fmt.stop_strings
     text, before = _sampled(fmt, {"reasoning_content": "zqr", "content": "zqc"})
     if "zqr" not in text:
         return Marks("", "", stops)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CodecError, Loss, ParseError, RenderError
+from ..errors import CodecError, Loss, ParseError, RenderError, parting
 from ..messages import Message, Tool
 from ..wire import CONTROL, OUTSIDE, SIGNS, Rendered, Wire
 from .closing import closing_of_completion, closing_of_prompt
@@ -221,7 +221,7 @@ def _name_calls(format: "Format", message: dict[str, Any], new: Messages, turn: 
 
 
 def _changed(format: "Format", before: str, after: str) -> CodecError:
-    place = next((at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), min(len(before), len(after)))
+    place = parting(before, after)
     was, would = before[place : place + 40], after[place : place + 40]
     return CodecError(
         f"{format.name}: this cannot be extended exactly, since with the new messages the template writes earlier text anew: "
