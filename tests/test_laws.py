@@ -81,6 +81,8 @@ def unexplained(
     that is written behind it, which may be read as more of the texts before it, and where a template cuts reasoning out of
     content, both differ.
     """
+    if any(loss.code in FORGED and loss.path == path for loss in losses):
+        return []  # the message itself is read as something else
     after = {field: value for field, value, _ in _fields(read, path)}
     forged = any(loss.code in FORGED for loss in _within(losses, path))
     found: list[str] = []

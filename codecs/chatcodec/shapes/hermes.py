@@ -57,8 +57,9 @@ def write_hermes(chat: Chat, columns: Columns, options: Mapping[str, Any]) -> Wr
             messages.insert(0, {"role": "system", "content": declared})
         else:
             first["content"] = f"{first['content']}\n\n{declared}"
-    elif first is not None and find_tools(first["content"]) is not None:
-        chat.losses.append(Loss("control_token_in_content", "messages[0].content", "0"))
+    elif first is not None and (forged := find_tools(first["content"])) is not None:
+        rest = first["content"][: forged[1]] + first["content"][forged[2] :]
+        chat.losses.append(Loss("control_token_in_content", "messages[0].content" if rest.strip() else "messages[0]", "0"))
     written: Written = {columns.messages: messages}
     if chat.options:
         written[columns.options] = chat.options
