@@ -88,8 +88,8 @@ def unexplained(
     found: list[str] = []
     for field, value, deep in _fields(given, path):
         within = _within(losses, field)
-        if any(loss.code in FORGED for loss in within):
-            break
+        if any(loss.code in FORGED for loss in within) or (forged and field == f"{path}.role" and after[field] != value):
+            break  # a forged marker may make it a message of another role
         named = {loss.code for loss in within if deep or _plain(loss.path) == field} - UNSEEN
         if field == f"{path}.reasoning_content" and any(loss == "content_lost" and place == f"{path}.content" for loss, place, _ in losses):
             continue
