@@ -39,7 +39,15 @@ TEXTS: dict[str, tuple[int, int, TextOf]] = {
         lambda _, part, size: part.start + part.head + f"{part.closer} x" * size + part.ending,
     ),
     "{:,} arguments": (50_000, 5_000, lambda fmt, _, size: completion(fmt, call_of({f"a{number}": "x" for number in range(size)}))),
+    "{:,} arguments, two of one name": (50_000, 5_000, lambda fmt, _, size: twice(fmt, size)),
 }
+
+
+def twice(fmt: Format, size: int) -> str:
+    """A call with so many arguments, of which the last has the name of the one before."""
+    text = completion(fmt, call_of({f"zq{number:08}": "x" for number in range(size)}))
+    return text.replace(f"zq{size - 1:08}", f"zq{size - 2:08}")
+
 
 _OPEN, _CLOSE = "type f = (_: {\n", "x: string,\n}) => any;"
 #: Declarations of tools, by how often what is hard in them stands there.

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import fixtures
+from benchmarks import fixtures, hostile
 from benchmarks.scanner import SCANNERS
 
 import chatcodec
+from limits import at_most
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,6 +35,16 @@ def test_pieces_put_together_are_a_call(name: str) -> None:
     assert part.opener and part.head.startswith(part.opener)
     message = fmt.parse(part.start + part.head + "x" + part.ending).message
     assert [call.function.arguments for call in message.tool_calls] == [{"zqa": "x"}]
+
+
+@pytest.mark.parametrize("name", chatcodec.list_formats())
+def test_one_name_twice_among_many_takes_linear_time(name: str) -> None:
+    fmt = chatcodec.get_format(name)
+    text = hostile.twice(fmt, 100_000)
+    with at_most(20):
+        reply = fmt.parse(text)
+    assert len(reply.message.tool_calls[0].arguments) == 99_999
+    assert [found.code for found in reply.diagnostics if found.severity != "info"] == ["duplicate_argument"]
 
 
 def test_command_runs(tmp_path: Path) -> None:

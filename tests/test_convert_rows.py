@@ -413,6 +413,13 @@ def test_wide_structs_are_mended_in_linear_time() -> None:
     assert "null_padding_removed:q" in _said(outcome)
 
 
+def test_one_name_twice_among_many_takes_linear_time() -> None:
+    arguments = "{" + ", ".join(f'"p{number}": 1' for number in [*range(100_000), 99_999]) + "}"
+    with at_most(20):
+        outcome = _converted({"messages": [GO, _calling(_call("f", arguments))]}, "openai", "openai")
+    assert [(loss.code, loss.detail) for loss in outcome.losses] == [("content_lost", "p99999")]
+
+
 def test_padded_tools() -> None:
     properties = {
         "default": None,

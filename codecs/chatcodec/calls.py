@@ -4,6 +4,7 @@ The functions are handlers of the machine (see `HANDLERS`); the rules are those 
 """
 
 import json
+from collections import Counter
 from typing import Any
 
 from .assembler import MANY, Assembler, OpenCall, compact
@@ -326,8 +327,8 @@ def _take_body(sink: Assembler, call: OpenCall, body: dict[str, Any]) -> None:
 def _repeated(text: str, key: str) -> set[str]:
     """The arguments that a JSON body has more than once; only the last of them is in what it is read as."""
     pairs = json.loads(text, object_pairs_hook=list)
-    names = [name for member, value in pairs if member == key and isinstance(value, list) for name, _ in value]
-    return {name for name in names if names.count(name) > 1} if len(names) != len(set(names)) else set()
+    names = Counter(name for member, value in pairs if member == key and isinstance(value, list) for name, _ in value)
+    return {name for name, times in names.items() if times > 1}
 
 
 def _read_body(sink: Assembler, call: OpenCall, text: str) -> object:

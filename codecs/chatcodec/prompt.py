@@ -9,6 +9,7 @@ Rules of this module:
 """
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,7 @@ class PromptReader:
     untagged: set[int] = field(default_factory=set)  #: assistant turns without any sign of reasoning
     option: str = ""
     turn: Assembler | None = None
-    pending: list[str] = field(default_factory=list)  #: ids of calls without a result
+    pending: deque[str] = field(default_factory=deque)  #: ids of calls without a result
     ids: int = 0
     block: int = 0
 
@@ -153,7 +154,7 @@ def _end_message(role: str, empty: str | None) -> Handler:
 
 
 def _end_result(reader: PromptReader, _: str, start: int, end: int) -> None:
-    call_id = reader.pending.pop(0) if reader.pending else reader.new_id()
+    call_id = reader.pending.popleft() if reader.pending else reader.new_id()
     name, reader.result_name = reader.result_name, ""
     reader.messages.append({"role": "tool", "tool_call_id": call_id} | ({"name": name} if name else {}) | {"content": reader.content("")})
     reader.block += 1

@@ -9,6 +9,7 @@ Rules of this module:
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -267,8 +268,8 @@ class _TwiceError(Exception):
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _TwiceError(next(name for name in made if names.count(name) > 1))
+        names = Counter(name for name, _ in pairs)
+        raise _TwiceError(next(name for name, times in names.items() if times > 1))
     return made
 
 

@@ -6,6 +6,7 @@ Rules of this module:
 * what a plain turn cannot hold is named by the codes of `errors.LOSSES`; further keys of a message stay with its turn.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ STRUCTURE = frozenset(("role", "content", "reasoning_content", "tool_calls", "to
 class Numbering:
     """The ids that are given to calls and results while reading."""
 
-    pending: list[str] = field(default_factory=list)  #: calls of the last turn that have no result yet
+    pending: deque[str] = field(default_factory=deque)  #: calls of the last turn that have no result yet
     calls: int = 0  #: how many the last turn had
     ids: int = 0
 
@@ -36,12 +37,12 @@ class Numbering:
     def called(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The calls of a turn, with ids."""
         self.calls = len(calls)
-        self.pending = [self.new() for _ in calls]
+        self.pending = deque(self.new() for _ in calls)
         return [{"id": call_id, **call} for call_id, call in zip(self.pending, calls, strict=True)]
 
     def answered(self) -> str:
         """The id for the next result."""
-        return self.pending.pop(0) if self.pending else self.new()
+        return self.pending.popleft() if self.pending else self.new()
 
     @property
     def unanswered(self) -> int:
