@@ -290,6 +290,16 @@ def test_hostile_text_costs_linear_time(name: str, kind: str) -> None:
     assert len(encoded.ids) > 10 * 5_000
 
 
+@formats
+@kinds
+def test_many_pieces_between_control_tokens_cost_linear_time(name: str, kind: str) -> None:
+    tools = [{"type": "function", "function": {"name": f"f{number}", "description": "d"}} for number in range(4_000)]
+    rendered = chatcodec.get_format(name).render([{"role": "user", "content": "hi"}], tools=tools)
+    with at_most(20):
+        encoded = encode(rendered, TOKENIZERS[kind])
+        assert len(encoded.kinds) == len(encoded.ids)
+
+
 @settings(max_examples=20)
 @given(data=st.data())
 def test_a_batch_holds_several_formats(data: st.DataObject) -> None:

@@ -39,6 +39,7 @@ class Encoded:
     def __init__(self, rendered: Rendered, ids: list[int], controls: "Controls", wanted: list[int], extents: Extents) -> None:
         self.rendered, self.ids = rendered, ids
         self._controls, self._wanted, self._extents = controls, wanted, extents
+        self._kept: tuple[int, tuple[int, int, Where]] = (-1, (0, 0, _nowhere(0, 0, 0)))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -114,9 +115,13 @@ class Encoded:
 
     def _stretch(self, number: int) -> tuple[int, int, Where]:
         """The tokens before a control token: the first, the one behind the last, and where each stands."""
+        if number == self._kept[0]:  # what was asked for last: where its tokens stand is worked out only once
+            return self._kept[1]
         first = self.controls[number - 1] + 1 if number else 0
         last = self.controls[number] if number < len(self.controls) else len(self.ids)
-        return first, last, self._extents(first, last, self._ends[number - 1] if number else 0)
+        found = first, last, self._extents(first, last, self._ends[number - 1] if number else 0)
+        self._kept = number, found
+        return found
 
     def _first(self, position: int, number: int) -> int:
         """The first token that begins at a position or behind it; `number` control tokens end before that, none right there."""
