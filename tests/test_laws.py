@@ -26,6 +26,7 @@ import chatcodec
 import strategies as make
 from chatcodec import Loss
 from chatcodec.grammar import markers
+from limits import at_most
 from strategies import Completion, Message
 
 formats = pytest.mark.parametrize("name", chatcodec.list_formats())
@@ -463,6 +464,16 @@ def test_bottomless_values_raise_only_codec_errors(name: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- 7. whole prompts
+
+
+@formats
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_many_parts_are_read_back_in_linear_time(name: str, role: str) -> None:
+    fmt = chatcodec.get_format(name)
+    messages: list[Message] = [{"role": "user", "content": "hi"}] if role == "assistant" else []
+    messages.append({"role": role, "content": [{"type": "text", "text": "x"}] * 60_000})
+    with suppress(chatcodec.RenderError), at_most(20):
+        fmt.parse_prompt(fmt.render(messages).text)
 
 
 @formats

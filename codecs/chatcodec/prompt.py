@@ -162,8 +162,10 @@ def _end_result(reader: PromptReader, _: str, start: int, end: int) -> None:
 
 def _end_text_block(reader: PromptReader, _: str, start: int, end: int) -> None:
     """A text with a frame of its own, even an empty one, is a part of the open message."""
-    written = [part for part in reader.parts if isinstance(part, str)]
-    reader.parts = [part for part in reader.parts if not isinstance(part, str)] + [{"type": "text", "text": "".join(written)}]
+    parts, written = reader.parts, list[str]()
+    while parts and isinstance(parts[-1], str):
+        written.append(parts.pop())
+    parts.append({"type": "text", "text": "".join(reversed(written))})
 
 
 def _result_name(reader: PromptReader, text: str, start: int, end: int) -> None:

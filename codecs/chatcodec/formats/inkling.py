@@ -164,7 +164,8 @@ def _merged(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for message in messages:
         last: dict[str, Any] = merged[-1] if merged else {"role": None}
         if message["role"] in ("user", "system") and last["role"] == message["role"]:
-            last["content"] = [*_parts(last["content"]), *_parts(message["content"])]
+            last["content"] = _parts(last["content"])
+            last["content"] += _parts(message["content"])
         else:
             merged.append(message)
     return merged
