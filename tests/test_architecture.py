@@ -13,8 +13,8 @@ PACKAGE = Path(chatcodec.__file__).parent
 
 #: From the ground up; a module imports only what stands before it.
 LAYERS = """
-    errors events kept jsontext controls detokenizer grammar sink nodes search machine messages reply values jsonstream assembler calls
-    prompt snapshot stream openai typescript_lexer typescript_writer typescript wire losses format inputs formats/* formats
+    errors events kept jsontext controls detokenizer grammar sink nodes search jsonruns machine messages reply values jsonstream
+    assembler calls prompt snapshot stream openai typescript_lexer typescript_writer typescript wire losses format inputs formats/* formats
     integrations/opening integrations/serving integrations/vllm integrations/sglang
     shapes/repairs shapes/chat shapes/turns shapes/sharegpt shapes/hermes shapes convert
     terminal cli_io data/files data/tables data/tables_out data/tally data/checkpoint data/chunks data/workers data/engine
@@ -25,7 +25,7 @@ LAYERS = """
     commands/* commands cli __main__ integrations
 """.split()
 #: `wire` and `losses` name the type of a format, and work losses out late, when somebody asks for them.
-LATE = {("wire", "losses"), ("wire", "format"), ("losses", "format"), ("stream", "format"), ("stream", "formats")}
+LATE = {("jsonruns", "machine"), ("wire", "losses"), ("wire", "format"), ("losses", "format"), ("stream", "format"), ("stream", "formats")}
 HOOKS = {"wire": ("encoding", "masks"), "format": ("extending", "opened", "stops")}
 #: What is hooked onto `Rendered` and `Format` is imported when it is used; that and what stands on a format names its type.
 LATE |= {(hook, f"tokens/{name}") for hook, names in HOOKS.items() for name in names}

@@ -11,6 +11,7 @@ from benchmarks import fixtures, hostile
 from benchmarks.scanner import SCANNERS
 
 import chatcodec
+from chatcodec.grammar import markers
 from limits import at_most
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +46,29 @@ def test_one_name_twice_among_many_takes_linear_time(name: str) -> None:
         reply = fmt.parse(text)
     assert len(reply.message.tool_calls[0].arguments) == 99_999
     assert [found.code for found in reply.diagnostics if found.severity != "info"] == ["duplicate_argument"]
+
+
+MARKERS = [
+    (name, marker)
+    for name in chatcodec.list_formats()
+    for marker in sorted({text for text in markers(name).values() if len(text) < 40 and text.startswith("<")})
+]
+
+
+@pytest.mark.parametrize(("name", "marker"), MARKERS)
+def test_strings_that_never_close_take_linear_time(name: str, marker: str) -> None:
+    """Call after call is cut off at the next marker, and each runs into the same string."""
+    fmt = chatcodec.get_format(name)
+    part = fixtures.pieces(fmt)
+    for ending in ("", '" "'):
+        text = f'{part.start}{part.head}{{"a":"' + f'{marker}\\"' * 10_000 + ending
+        stream = fmt.stream()
+        with at_most(20):
+            for start in range(0, len(text), 1000):
+                stream.feed(text[start : start + 1000])
+            stream.close()
+            reply = fmt.parse(text)
+        assert (stream.reply.diagnostics, stream.reply.message) == (reply.diagnostics, reply.message)
 
 
 def test_command_runs(tmp_path: Path) -> None:

@@ -14,18 +14,12 @@ import re
 from typing import Any
 
 from .grammar import QUOTES, Guard
-from .jsontext import STRING_END, read_document
+from .jsonruns import AGAIN, BLANKS, MORE, NO, YES, find_end, read_whole
 from .nodes import Move, Node, Ops
 from .search import LONG, hold, search_far
 from .sink import Sink, Unexpected
 
 _NON_BLANK = re.compile(r"\S").search
-#: A whole JSON string.  Possessive, so that one without an end costs no more than its length.
-_JSON_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
-
-
-# verdicts on a marker: it counts, it does not, more text decides, more than blanks decides, handed-on text is to be read again
-_YES, _NO, _MORE, _BLANKS, _AGAIN = range(5)
 
 
 class Machine:
@@ -40,6 +34,7 @@ class Machine:
     open: Node | None = None  #: where more of a run may come, or its beginning, if nothing is pending
     last = ""  #: the end of the open run, as far as it was handed on
     quoted = False  #: inside a string of a JSON run
+    unclosed: tuple[int, bytearray] | None = None  #: from an offset on, where the text was in a string and no JSON run ended
     tried = False  #: a call in this reasoning was undone
     trial: "Machine | None" = None  #: parses a call that reasoning ran into, as if it counted
     raw = ""  #: the end of what came since the trial began, to find a marker across feeds
@@ -150,14 +145,14 @@ class Machine:
                 if pos == size and not (final and node.json and self.quoted):
                     break
                 if kind == 1 and node.special:
-                    self.last, verdict = "", _NO
+                    self.last, verdict = "", NO
                     if text[pos] in node.firsts or (node.skips_blanks and text[pos].isspace()):
                         pos, taken, verdict = self._before(node, text, pos, final)
-                    if verdict >= _MORE:
-                        if verdict == _BLANKS:
+                    if verdict >= MORE:
+                        if verdict == BLANKS:
                             self.blanks = [""]
                         break
-                    if verdict == _YES and taken is not None:
+                    if verdict == YES and taken is not None:
                         if taken.before:
                             self._apply(taken.before, base + pos)
                         starts[taken.depth] = base + pos
@@ -190,14 +185,14 @@ class Machine:
                         if kind == 1:
                             sink.document = None
                             if match is not None and not node.strict:
-                                whole = self._read_json(node, text, pos, match)
-                        found, taken, verdict = whole or self._find_json(node, text, pos, final)
-                        if verdict == _AGAIN:
+                                whole = read_whole(self.sink, node, text, pos, match)
+                        found, taken, verdict = whole or find_end(self, node, text, pos, final)
+                        if verdict == AGAIN:
                             text, base = self.rest
                             self.offset, size, pos = base, len(text), 0
                     elif match is None and not final:
-                        found, taken, verdict = hold(node, text, pos), None, _MORE
-                    elif match is not None and move.quick and (verdict := self._check_follow(move, text, match.end(), final)) >= _MORE:
+                        found, taken, verdict = hold(node, text, pos), None, MORE
+                    elif match is not None and move.quick and (verdict := self._check_follow(move, text, match.end(), final)) >= MORE:
                         found, taken = match.start(), None
                     else:
                         found, taken, verdict = self._find(node, text, pos, final, match)
@@ -211,7 +206,7 @@ class Machine:
                         node.handler(sink, text[pos:found], base + pos, base + found)
                     if taken is None:
                         pos = found
-                        if verdict == _BLANKS:
+                        if verdict == BLANKS:
                             self.blanks = [""]
                         break
                     move = taken
@@ -260,10 +255,10 @@ class Machine:
         if node.skips_blanks:
             match = _NON_BLANK(text, pos)
             if match is None:
-                return len(text), None, _MORE
+                return len(text), None, MORE
             pos = match.start()
         if text[pos] not in node.firsts:
-            return pos, None, _NO
+            return pos, None, NO
         move, verdict = self._at_cursor(node, text, pos, final)
         return pos, move, verdict
 
@@ -271,11 +266,11 @@ class Machine:
         """The marker at the cursor that comes instead of a run, if there is one, or what to wait for."""
         move = next((move for literal, move in node.ordered if text.startswith(literal, pos)), None)
         if (move is None or move.extend) and not final and len(text) - pos < node.longest and text[pos:] in node.prefixes:
-            return None, _MORE
+            return None, MORE
         if move is None or move.guard is None:
-            return move, _YES
+            return move, YES
         verdict = self._check(move, text, pos, pos, final)
-        return (move if verdict == _YES else None), verdict
+        return (move if verdict == YES else None), verdict
 
     def _find(self, node: Node, text: str, pos: int, final: bool, match: Any) -> tuple[int, Move | None, int]:
         """Where the run ends, by which marker; or up to where it is certain to be run, and what the rest waits for.
@@ -287,26 +282,26 @@ class Machine:
             found = match.start()
             move = node.closers[match.group()]
             if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
-                return found, None, _MORE
+                return found, None, MORE
             if move.tentative and self.tried:
-                verdict = _NO
+                verdict = NO
             elif move.guard is None or (move.guard is Guard.FOLLOW and text.startswith(move.follow, match.end())):
-                return found, move, _YES
+                return found, move, YES
             elif move.guard is Guard.FOLLOW:
                 verdict = self._check_follow(move, text, match.end(), final)
             else:
                 verdict = self._check(move, text, pos, found, final)
-            if verdict == _YES:
-                return found, move, _YES
-            if verdict >= _MORE:
+            if verdict == YES:
+                return found, move, YES
+            if verdict >= MORE:
                 return found, None, verdict
             match = node.search(text, found + 1) if size - found < LONG else search_far(node, text, found + 1)
         held = hold(node, text, pos)
         if not final:
-            return held, None, _MORE
+            return held, None, MORE
         if held < size and node.run in ("CONTENT", "REASONING"):
             self.sink.cut_marker(self.offset + held, self.offset + size)
-        return size, None, _MORE
+        return size, None, MORE
 
     # -- whether a marker counts
 
@@ -317,48 +312,48 @@ class Machine:
             return self._check_follow(move, text, after, final)
         if guard is Guard.END:
             if _NON_BLANK(text, after):
-                return _NO
-            return _YES if final else _BLANKS
+                return NO
+            return YES if final else BLANKS
         if guard is Guard.QUOTE:
             quote = text[found - 1] if found > pos else self.last[-1:]
             if not quote or quote not in QUOTES:
-                return _YES
+                return YES
             if after == len(text):
-                return _YES if final else _MORE
-            return _NO if text[after] == quote else _YES
+                return YES if final else MORE
+            return NO if text[after] == quote else YES
         return self._check_name(move, text, pos, found, after, final)
 
     def _check_follow(self, move: Move, text: str, after: int, final: bool) -> int:
         found = after - len(move.literal)
         if text.startswith(move.follow, after):
-            return _YES
+            return YES
         if not self.nodes[move.target].strict:
             match = _NON_BLANK(text, after)
             if match is None:
-                return _BLANKS if not final else _YES if move.end_follows else _NO
+                return BLANKS if not final else YES if move.end_follows else NO
             after = match.start()
             if text.startswith(move.follow, after):
-                return _YES
+                return YES
         elif after == len(text):
-            return _MORE if not final else _YES if move.end_follows else _NO
+            return MORE if not final else YES if move.end_follows else NO
         if not final and len(text) - after < 1024 and text[after:] in move.follow_prefixes:
             self.hope, self.hope_at = move.follow_prefixes, after - found
-            return _MORE
-        return _NO
+            return MORE
+        return NO
 
     def _check_name(self, move: Move, text: str, pos: int, found: int, after: int, final: bool) -> int:
         assert move.guard is not None
         if not move.name_ends:  # the name stands before the marker
             name = self.sink.name_so_far(move.guard) + text[pos:found]
-            return _YES if name in self.sink.known_names(move.guard, name) else _NO
+            return YES if name in self.sink.known_names(move.guard, name) else NO
         rest = text[after : after + 1024]
-        verdict = _NO
+        verdict = NO
         for name in self.sink.known_names(move.guard, ""):
             for end in move.name_ends:
                 if text.startswith(name + end, after):
-                    return _YES
+                    return YES
                 if not final and len(rest) < len(name + end) and (name + end).startswith(rest):
-                    verdict = _MORE
+                    verdict = MORE
         return verdict
 
     # -- text where none belongs
@@ -393,68 +388,6 @@ class Machine:
         if self.stray_from is not None:
             self.sink.stray(self.stray_from, end)
             self.stray_from = None
-
-    # -- JSON runs: they end at the first closer outside JSON strings
-
-    def _find_json(self, node: Node, text: str, pos: int, final: bool) -> tuple[int, Move | None, int]:
-        at, size = pos, len(text)
-        while True:
-            if self.quoted:
-                match = STRING_END(text, at)
-                if match is None:
-                    break
-                at = match.end()
-                if match.group() == "\\":
-                    if at == size and not final:
-                        return at - 1, None, _MORE
-                    at += 1
-                else:
-                    self.quoted = False
-                continue
-            quote = text.find('"', at)
-            match = node.search(text, at, size if quote < 0 else quote)
-            if match is not None:
-                move, found = node.closers[match.group()], match.start()
-                if move.extend and not final and size - found < node.longest and text[found:] in node.prefixes:
-                    return found, None, _MORE
-                verdict = _YES if move.guard is None else self._check(move, text, pos, found, final)
-                if verdict != _NO:
-                    return found, move if verdict == _YES else None, verdict
-                at = match.end()
-            elif quote < 0:
-                return size if final else hold(node, text, max(at, pos)), None, _MORE
-            elif string := _JSON_STRING(text, quote):
-                at = string.end()
-            else:
-                at, self.quoted = quote + 1, True
-        if not final:
-            return size, None, _MORE
-        # a string that never closed: read once more, to the first closer
-        self.quoted = False
-        earlier = "" if node.kind == 1 else self.sink.json_so_far()
-        whole = earlier + text[pos:]
-        match = node.search(whole)
-        if match is None:
-            return size, None, _MORE
-        move, end = node.closers[match.group()], match.start()
-        if not earlier:
-            return pos + end, move, _YES
-        start = self.offset + pos - len(earlier)
-        self.sink.shorten(whole[:end], start)
-        self.rest = whole[end:], start + end
-        return 0, move, _AGAIN
-
-    def _read_json(self, node: Node, text: str, pos: int, match: Any) -> tuple[int, Move, int] | None:
-        """A JSON run that is whole up to the first closer: by far the most frequent, and read only once."""
-        found, move = match.start(), node.closers[match[0]]
-        if move.guard is not None:
-            return None
-        spell = self.sink.spell
-        try:
-            self.sink.document = (read_document(text[pos:found] if spell is None else spell(text[pos:found])),)
-        except ValueError:
-            return None
-        return found, move, _YES
 
     # -- calls that reasoning runs into
 
