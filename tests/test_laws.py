@@ -11,6 +11,7 @@
 Formats differ in what they lose, not in the laws; a format is in these tests by being registered.
 """
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -464,6 +465,20 @@ def test_bottomless_values_raise_only_codec_errors(name: str) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- 7. whole prompts
+
+
+@formats
+@given(data=st.data())
+def test_options_that_were_read_are_the_callers_own(name: str, data: st.DataObject) -> None:
+    """Whoever changes them changes no later reading."""
+    fmt = chatcodec.get_format(name)
+    text = make.rendered(fmt, [{"role": "user", "content": "hi"}], **data.draw(make.options(fmt, without=()))).text
+    read = fmt.parse_prompt(text).options
+    before = copy.deepcopy(read)
+    for value in read.values():
+        if isinstance(value, dict):
+            value["spoilt"] = True
+    assert fmt.parse_prompt(text).options == before
 
 
 @formats

@@ -227,3 +227,24 @@ def left_over(fmt: chatcodec.Format, text: str, reply: chatcodec.Reply) -> list[
         if stretch.strip():
             rest.append(stretch)
     return rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<|message_model|>f<|content_invoke_tool_json|><|content_model_end_sampling|>x"',
+        "<|content_thinking|>x<|message_model|><|content_thinking|>y<",
+        "x<|message_model|>f<|content_invoke_tool_json|>{<|end_message|><|content_text|>y<|end",
+    ],
+    ids=["an empty body and a quote", "a second block cut in a marker", "a broken call and a cut marker"],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_odd_texts_are_read_alike_whatever_the_cut(text: str, size: int) -> None:
+    """Found by chance among many: the order of diagnostics, and how a body counts that is read once more and is empty."""
+    fmt = chatcodec.get_format("inkling")
+    stream = fmt.stream()
+    for start in range(0, len(text), size):
+        stream.feed(text[start : start + size])
+    stream.close()
+    reply = fmt.parse(text)
+    assert (stream.reply.diagnostics, stream.reply.segments, stream.reply.message) == (reply.diagnostics, reply.segments, reply.message)

@@ -18,8 +18,9 @@ from .sink import Sink
 if TYPE_CHECKING:
     from .machine import Machine
 
-#: Verdicts on a marker: it counts, it does not, more text decides, more than blanks decides, handed-on text is to be read again.
-YES, NO, MORE, BLANKS, AGAIN = range(5)
+#: Verdicts on a marker: it counts, it does not, more text decides, more than blanks decides, handed-on text is to be read again,
+#: it counts and ends a run that was begun, though nothing is left in it.
+YES, NO, MORE, BLANKS, AGAIN, BEGUN = range(6)
 #: A whole JSON string.  Possessive, so that one without an end costs no more than its length.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).match
 
@@ -90,7 +91,7 @@ def find_end(machine: "Machine", node: Node, text: str, pos: int, final: bool) -
         return size, None, MORE
     move, end = node.closers[match.group()], match.start()
     if not earlier:
-        return pos + end, move, YES
+        return pos + end, move, BEGUN if node.kind == 1 else YES
     machine.sink.shorten(whole[:end], start)
     machine.rest = whole[end:], start + end
     return 0, move, AGAIN

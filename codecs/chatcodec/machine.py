@@ -14,7 +14,7 @@ import re
 from typing import Any
 
 from .grammar import QUOTES, Guard
-from .jsonruns import AGAIN, BLANKS, MORE, NO, YES, find_end, read_whole
+from .jsonruns import AGAIN, BEGUN, BLANKS, MORE, NO, YES, find_end, read_whole
 from .nodes import Move, Node, Ops
 from .search import LONG, hold, search_far
 from .sink import Sink, Unexpected
@@ -196,21 +196,23 @@ class Machine:
                         found, taken = match.start(), None
                     else:
                         found, taken, verdict = self._find(node, text, pos, final, match)
-                    if found > pos:
+                    if found > pos or verdict == BEGUN:
                         if kind == 1:
                             if node.enter_ops:
                                 self._apply(node.enter_ops, base + pos)
                             starts[node.run_depth] = base + pos
                             state = node.enter
-                        self.last = text[found - 1]
+                        self.last = text[found - 1 : found] if found > pos else ""
                         node.handler(sink, text[pos:found], base + pos, base + found)
                     if taken is None:
                         pos = found
+                        if final and pos < size:
+                            continue
                         if verdict == BLANKS:
                             self.blanks = [""]
                         break
                     move = taken
-                    if found == pos and kind == 1:
+                    if found == pos and kind == 1 and verdict != BEGUN:
                         move = node.moves.get(move.literal, move)
                     if move.tentative:
                         self.state, self.offset, self.pending = state, base + found, ""
@@ -297,7 +299,7 @@ class Machine:
                 return found, None, verdict
             match = node.search(text, found + 1) if size - found < LONG else search_far(node, text, found + 1)
         held = hold(node, text, pos)
-        if not final:
+        if not final or pos < held < size:  # in the end what is certain comes first, too, and then the beginning of a marker
             return held, None, MORE
         if held < size and node.run in ("CONTENT", "REASONING"):
             self.sink.cut_marker(self.offset + held, self.offset + size)

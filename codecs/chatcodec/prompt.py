@@ -11,6 +11,7 @@ Rules of this module:
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,7 +205,7 @@ def _media(kind: str) -> Handler:
 
 def _note(reader: PromptReader, name: str, start: int, end: int) -> None:
     reader.notes[name] = reader.option
-    reader.options |= reader.meanings.get(name, {})
+    reader.options |= deepcopy(reader.meanings.get(name, {}))
     reader.places.append((name, reader.option, len(reader.messages)))
     reader.option = ""
 
