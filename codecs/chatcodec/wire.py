@@ -152,10 +152,10 @@ class Rendered:
     def _pieces(self) -> Iterator[tuple[Any, str]]:
         return zip(self._wire[::2], self._wire[1::2], strict=True)
 
-    def _signs(self) -> Iterator[tuple[int, int]]:
+    def _signs(self) -> list[tuple[int, int]]:
         """The signs and message indices of the wire, and where they stand."""
         places = accumulate(map(len, self._wire[1::2]), initial=0)
-        return ((kind, place) for kind, place in zip(self._wire[::2], places, strict=False) if type(kind) is int)
+        return [(kind, place) for kind, place in zip(self._wire[::2], places, strict=False) if type(kind) is int]
 
 
 def _refuse_name(format: "Format", wire: Wire) -> NoReturn:

@@ -132,7 +132,7 @@ class Encoded:
         first, last, where = self._stretch(number)
         found = _reach(first, last, where, 0, position)
         # A tokenizer that passes over blanks leaves a gap, which is part of the token behind it.
-        return found + (first < found < last and where(found - 1)[1] < position < where(found)[0])
+        return found + (first < found < last and where(found)[0] > position > where(found - 1)[1])
 
     def _past(self, position: int, number: int) -> int:
         """How many tokens end at a position or before it; `number` control tokens do before, none right there."""
