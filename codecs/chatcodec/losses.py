@@ -48,9 +48,7 @@ def losses_of(
 
 def _message_losses(format: "Format", messages: Iterable[Mapping[str, Any]], own: Iterable[Loss]) -> Iterator[Loss]:
     """What the messages that leave a trace lose of their parts."""
-    gone = {
-        loss.path.removesuffix(".content") for loss in own if loss.code in ("message_dropped", "message_rendered_empty", "content_lost")
-    }
+    gone = {loss.path.removesuffix(".content") for loss in own if loss.code in _GONE}
     for index, message in enumerate(messages):
         if f"messages[{index}]" not in gone:
             yield from _null_losses(format, message, index)

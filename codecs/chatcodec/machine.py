@@ -207,7 +207,7 @@ class Machine:
                     if taken is None:
                         pos = found
                         if final and pos < size:
-                            continue
+                            continue  # to the beginning of a marker that never came whole
                         if verdict == BLANKS:
                             self.blanks = [""]
                         break
