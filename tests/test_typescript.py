@@ -337,6 +337,12 @@ def test_damaged_declarations_read_or_are_refused(data: st.DataObject) -> None:
 # ------------------------------------------------------------------------------------------------------------ examples
 
 
+def test_a_described_line_that_no_schema_makes_is_no_property() -> None:
+    described = {"type": "boolean", "description": 'One of\nmode: fast | "slow",\nas you like.'}
+    function = {"name": "f", "parameters": {"type": "object", "properties": {"quick": described}}}
+    assert _back(function) == function
+
+
 def test_an_example_of_everything() -> None:
     text = """// Books a table.
 // Twice, if need be.

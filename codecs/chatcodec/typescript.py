@@ -111,6 +111,22 @@ def _is_default(schema: Schema, shown: str, *, bare: bool) -> bool:
     return plain_default(shown) is not BARE
 
 
+def _by_type(tokens: list[Token]) -> dict[str, str]:
+    return {token.type: str(token) for token in tokens}
+
+
+def _named(name: str) -> tuple[str, bool]:
+    """A property's name, and whether the property must be there."""
+    return str(name.removesuffix("?")), not name.endswith("?")
+
+
+def _nullable(schema: Schema, shown: dict[str, str]) -> Schema:
+    return {**schema, "nullable": True} if "NULL" in shown else schema
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
 class _Builder(Transformer[Token, Any]):
     """Builds tools from the grammar's rules."""
 
@@ -133,7 +149,7 @@ class _Builder(Transformer[Token, Any]):
         return {"name": name, **({"description": text} if text else {}), "parameters": {"type": "string"}}
 
     def words(self, made: list[Token]) -> Schema:
-        words = [str(word) for word in made]
+        words = made[0].split(" | ")
         if words == ["any", "null"]:
             return {"nullable": True}
         if len(words) == 1:
@@ -141,12 +157,17 @@ class _Builder(Transformer[Token, Any]):
         return {"type": words}
 
     def literals(self, made: list[Token]) -> Schema:
-        schema: Schema = {"type": "string", "enum": [json.loads(member) for member in made if member.type == "LITERAL"]}
-        if made[-1].type == "WORD":
+        shown, enum, end = str(made[0]), [], 0
+        while shown.startswith('"', end):
+            member, end = _decode(shown, end)
+            enum.append(member)
+            end += len(" | ")
+        schema: Schema = {"type": "string", "enum": enum}
+        if end < len(shown):  # a word, which can only be null
             schema["nullable"] = True
         return schema
 
-    def nothing(self, made: list[Any]) -> Schema:
+    def nothing(self, made: list[Token]) -> Schema:
         return {"oneOf": []}
 
     def any_array(self, made: list[Any]) -> Schema:
@@ -161,18 +182,17 @@ class _Builder(Transformer[Token, Any]):
                 _put_comment(schema, comment, bare=False)
         return {"oneOf": [schema for schema, _ in made]}
 
-    def nullable(self, made: list[Schema]) -> Schema:
-        return {**made[0], "nullable": True}
-
     def variant(self, made: list[Any]) -> tuple[Schema, str | None]:
-        return made[0], str(made[1]) if len(made) > 1 else None
+        schema, *tokens = made
+        shown = _by_type(tokens)
+        return _nullable(schema, shown), shown.get("COMMENT")
 
     def object(self, made: list[Any]) -> Schema:
         schema: Schema = {"type": "object"}
         if made and isinstance(made[0], Token):
             schema["description"] = str(made.pop(0))
-        schema["properties"] = {name: spec for name, spec, _ in made}
-        if required := [name for name, _, needed in made if needed]:
+        schema["properties"] = {name: spec for name, _, spec in made}
+        if required := [name for name, needed, _ in made if needed]:
             schema["required"] = required
         return schema
 
@@ -183,17 +203,17 @@ class _Builder(Transformer[Token, Any]):
             return {**notes, "examples": [str(note) for note in made if note.type == "EXAMPLE"] or [None]}
         return notes
 
-    def property(self, made: list[Any]) -> tuple[str, Schema, bool]:
-        notes, name = made[:2]
-        optional = isinstance(made[2], Token)
-        spec: Schema = {**made[3 if optional else 2], **notes}
-        if isinstance(made[-1], Token):
-            _put_default(spec, str(made[-1]), bare=True)
-        return str(name), spec, not optional
+    def property(self, made: list[Any]) -> tuple[str, bool, Schema]:
+        notes, name, schema, *tokens = made
+        shown = _by_type(tokens)
+        spec: Schema = {**_nullable(schema, shown), **notes}
+        if "DEFAULT" in shown:
+            _put_default(spec, shown["DEFAULT"], bare=True)
+        return *_named(name), spec
 
-    def choice(self, made: list[Any]) -> tuple[str, Schema, bool]:
+    def choice(self, made: list[Any]) -> tuple[str, bool, Schema]:
         notes, *tokens = (part for part in made if not isinstance(part, tuple))
-        shown = {token.type: str(token) for token in tokens}
+        shown = _by_type(tokens)
         variants: list[tuple[Schema, str | None]] = [part for part in made if isinstance(part, tuple)]
         spec: Schema = {"oneOf": [schema for schema, _ in variants], **notes}
         for number, (schema, comment) in enumerate(variants):
@@ -206,7 +226,7 @@ class _Builder(Transformer[Token, Any]):
                     variants[0][0].setdefault("description", described)
         if "NOTED_DEFAULT" in shown:
             _put_default(spec, shown["NOTED_DEFAULT"], bare=True)
-        return shown["NAME"], spec, "OPTIONAL" not in shown
+        return *_named(shown["NAME"]), spec
 
 
 # ------------------------------------------------------------------------------------------------------ what is not shown

@@ -48,12 +48,10 @@ class DeclarationLexer(Lexer):
 
     def __init__(self, conf: LexerConf) -> None:
         spelled = {terminal.name: terminal.pattern.to_regexp() for terminal in conf.terminals}
-        member = f"(?:{spelled['WORD']}|{spelled['LITERAL']})"
-        alone = rf"(?:{'|'.join(sorted(TYPE_NAMES.keys() - {'integer'}))}|any)(?![\w.-])"
-        self.members = re.compile(member)
-        # a union of words or literals; a word that stands alone must be one that schemas know
-        union = f"(?:(?:{alone}(?! \\| )|{spelled['LITERAL']}|{spelled['WORD']}(?= \\| ))(?: \\| {member})*+)"
-        self.simple = re.compile(f"{spelled['_ANY_ARRAY']}|{union}|")
+        # a word that stands alone must be one that schemas know
+        alone = rf"(?:{'|'.join(sorted(TYPE_NAMES.keys() - {'integer'}))}|any)(?![\w.-]| \| )"
+        words = rf"{alone}|(?=[\w.-]++ \| ){spelled['WORDS']}"
+        self.simple = re.compile(f"{spelled['_ANY_ARRAY']}|{words}|{spelled['LITERALS']}|")
         self.value = rf"(?:{self.simple.pattern})(?:\[\])*+(?: \| null)?,(?:\n| // default: )"
         self.head = lru_cache(256)(self._head)
         self.default = lru_cache(256)(self._default)
@@ -62,7 +60,7 @@ class DeclarationLexer(Lexer):
         """The head of a property behind its indentation, if what follows is a type; names are no longer than 250 characters."""
         deeper = " " * (indent + 4)
         types = rf"\{{\n|{deeper}// |\n{deeper} \| |{self.value}"
-        return re.compile(rf"([^\n]{{0,250}}?)(\??):(?:(\n)(?={' ' * indent}(?: \| |,\n))| (?={types}))")
+        return re.compile(rf"([^\n]{{0,250}}?\??):(?:(\n)(?={' ' * indent}(?: \| |,\n))| (?={types}))")
 
     def _default(self, indent: int) -> re.Pattern[str]:
         """A default behind a comma.
@@ -160,23 +158,13 @@ class _Cutter:
             yield self.token("_UNION", "\n")
             self.frames.append(_Frame("union", indent, self.position))
         else:
-            shown = yield from self.words()
+            match = self.lines.simple.match(text, self.position)
+            shown = match[0] if match else ""
+            if shown == "Array<any>":
+                yield self.token("_ANY_ARRAY", shown)
+            else:
+                yield self.token("NOTHING" if not shown else "LITERALS" if shown[0] == '"' else "WORDS", shown)
             yield from self.tail(whole=shown.endswith(" | null") and (shown[0] == '"' or shown == "any | null"))
-
-    def words(self) -> Generator[Token, None, str]:
-        """A type of words or literals.  Returns how it is written."""
-        match = self.lines.simple.match(self.text, self.position)
-        shown = match[0] if match else ""
-        if not shown:
-            yield self.token("NOTHING")
-        elif shown == "Array<any>":
-            yield self.token("_ANY_ARRAY", shown)
-        else:
-            for number, member in enumerate(self.lines.members.findall(shown)):
-                if number:
-                    yield self.token("_OR", " | ")
-                yield self.token("LITERAL" if member[0] == '"' else "WORD", member)
-        return shown
 
     def brackets(self, end: int) -> Iterator[Token]:
         while self.position < end:
@@ -185,7 +173,7 @@ class _Cutter:
     def suffix(self) -> Iterator[Token]:
         yield from self.brackets(_skip_brackets(self.text, self.position))
         if self.text.startswith(" | null", self.position):
-            yield self.token("_NULL", " | null")
+            yield self.token("NULL", " | null")
 
     # -- the members of an object
 
@@ -210,13 +198,11 @@ class _Cutter:
             if not line:
                 self.fail("the object does not end")
         if line > start:
-            yield from self.notes(text[start:line], pad, choice=bool(head[3]))
+            yield from self.notes(text[start:line], pad, choice=bool(head[2]))
         self.position = line + indent
         yield self.token("NAME", head[1])
-        if head[2]:
-            yield self.token("OPTIONAL", "?")
         self.position = head.end()
-        if head[3]:
+        if head[2]:
             yield self.token("_CHOICE")
             self.frames.append(_Frame("choice", indent, self.position))
         else:
@@ -225,7 +211,8 @@ class _Cutter:
     def notes(self, block: str, pad: str, *, choice: bool) -> Iterator[Token]:
         """The comments above a property: title, description and examples, and a choice's description and default."""
         note = f"{pad}// "
-        if title := re.compile(rf"{note}((?s:.)*?)\n{pad}//\n(?={note}|\Z)").match(block):
+        titled = f"\n{pad}//\n" in block
+        if titled and (title := re.compile(rf"{note}((?s:.)*?)\n{pad}//\n(?={note}|\Z)").match(block)):
             yield self.token("TITLE", title[1], 0)
             block = block[title.end() :]
         default = None
@@ -288,7 +275,7 @@ class _Cutter:
     def comma(self) -> Iterator[Token]:
         if not self.text.startswith(",", self.position):
             self.fail("a type must be followed by a comma")
-        yield self.token("_COMMA", ",")
+        self.position += 1
         if self.text.startswith("\n", self.position):
             self.position += 1
         elif default := self.lines.default(self.frames[-1].indent).match(self.text, self.position):
@@ -309,7 +296,7 @@ class _Cutter:
         else:
             yield from self.brackets(null)
             if outer > null:
-                yield self.token("_NULL", " | null")
+                yield self.token("NULL", " | null")
         if end.start() >= behind:
             if behind > outer and unions:
                 yield self.end_union()
@@ -343,7 +330,7 @@ class _Cutter:
             return 0
         yield self.end_union()
         if text.startswith(" | null", self.position):
-            yield self.token("_NULL", " | null")
+            yield self.token("NULL", " | null")
         if self.position < end:
             yield self.token("COMMENT", text[self.position + 4 : end], end - self.position)
         return 1
