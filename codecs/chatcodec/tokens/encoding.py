@@ -33,12 +33,12 @@ class Encoded:
 
     `ids` are their ids.  `offsets`, `messages`, `kinds` and `sampled` say of each where it stands in the text, the index of
     the message that it belongs to (None: no message), the kind of text, and whether the model sampled it; they are worked
-    out when they are asked for.
+    out when they are asked for.  `controls` are the numbers of the tokens that are the format's own control tokens.
     """
 
-    def __init__(self, rendered: Rendered, ids: list[int], controls: "Controls", wanted: list[int], extents: Extents) -> None:
-        self.rendered, self.ids = rendered, ids
-        self._controls, self._wanted, self._extents = controls, wanted, extents
+    def __init__(self, rendered: Rendered, ids: list[int], known: "Controls", controls: list[int], extents: Extents) -> None:
+        self.rendered, self.ids, self.controls = rendered, ids, controls
+        self._known, self._extents = known, extents
         self._kept: tuple[int, tuple[int, int, Where]] = (-1, (0, 0, _nowhere(0, 0, 0)))
 
     def __len__(self) -> int:
@@ -48,19 +48,13 @@ class Encoded:
         return f"Encoded({self.rendered.format!r}, {len(self.ids)} tokens)"
 
     @cached_property
-    def controls(self) -> list[int]:
-        """The numbers of the tokens that are the format's own control tokens."""
-        index, place = self.ids.index, -1
-        return [place := index(wanted, place + 1) for wanted in self._wanted]  # in this order, and there are no others
-
-    @cached_property
     def _ends(self) -> list[int]:
         """Where the format's own control tokens end in the text."""
-        return self._controls.ends(self.rendered, len(self._wanted))
+        return self._known.ends(self.rendered, len(self.controls))
 
     def _begin(self, number: int) -> int:
         """Where a control token begins."""
-        return self._ends[number] - self._controls.lengths[self._wanted[number]]
+        return self._ends[number] - self._known.lengths[self.ids[self.controls[number]]]
 
     @cached_property
     def offsets(self) -> list[Extent]:
@@ -146,10 +140,12 @@ class Encoded:
 
 def _reach(first: int, last: int, where: Where, side: int, position: int) -> int:
     """The first token that begins (0) or ends (1) at a position or behind it: looked for near the beginning, in growing steps."""
-    for number in range(first, min(last, first + _NEAR)):
-        if where(number)[side] >= position:
-            return number
-    first, step = min(last, first + _NEAR), 1
+    near = min(last, first + _NEAR)
+    while first < near:
+        if where(first)[side] >= position:
+            return first
+        first += 1
+    step = 1
     while first + step <= last and where(first + step - 1)[side] < position:
         first, step = first + step, step * 2
     return bisect_left(range(first, min(last, first + step)), position, key=lambda token: where(token)[side]) + first
@@ -185,8 +181,11 @@ def encode_batch(rendereds: Iterable[Rendered], tokenizer: Any, *, allow_missing
 
 def _safe(rendered: Rendered, controls: "Controls", wanted: list[int], part: Part | None) -> Encoded:
     """The plain encoding of a text where its control tokens are those that the format wrote, else a safe one."""
-    if part is not None and list(filter(controls.ids.__contains__, part.ids)) == wanted:
-        return Encoded(rendered, part.ids, controls, wanted, part.extents)
+    if part is not None:
+        places = controls.among(part.ids)
+        if [part.ids[place] for place in places] == wanted:
+            return Encoded(rendered, part.ids, controls, places, part.extents)
+    places = []
     ids: list[int] = []
     parts: list[Part] = []
     firsts: list[int] = []
@@ -196,10 +195,11 @@ def _safe(rendered: Rendered, controls: "Controls", wanted: list[int], part: Par
         firsts.append(len(ids))
         ids += parts[-1].ids
         if token is not None:
+            places.append(len(ids))
             ids.append(token)
         position = end
     return Encoded(
-        rendered, ids, controls, wanted, lambda first, last, start: _moved(parts[bisect_left(firsts, first)], first, last, start)
+        rendered, ids, controls, places, lambda first, last, start: _moved(parts[bisect_left(firsts, first)], first, last, start)
     )
 
 
@@ -254,6 +254,7 @@ class Controls:
         own = {token: adapter.known[token] for token in format.special_tokens if token in adapter.known}
         self._ids: Mapping[str, int] = {**adapter.special, **own}
         self.ids = frozenset(self._ids.values())
+        self._least = min(self.ids, default=0)  # most vocabularies have them at their end
         self.lengths = {number: len(token) for token, number in self._ids.items()}
         self.ordinary: Encode = adapter.without(frozenset(self._ids))
         self._lacking = not own.keys() >= set(format.special_tokens)
@@ -261,6 +262,11 @@ class Controls:
         self._search = _finder({*self._ids, *format.special_tokens})
         self._search_own = _finder(own)
         self._runs: dict[str, _Run] = {}
+
+    def among(self, ids: list[int]) -> list[int]:
+        """The numbers of the control tokens among tokens."""
+        known, least = self.ids, self._least
+        return [number for number, token in enumerate(ids) if token >= least and token in known]
 
     def wanted(self, rendered: Rendered, allow_missing: bool) -> list[int]:
         """The ids of the control tokens that the format wrote.  Raises CodecError for one that the tokenizer lacks."""

@@ -38,10 +38,11 @@ class AssistantMask(list[int]):
     """
 
     def __init__(self, encoded: Encoded, extents: Iterable[Extent], left_out: Iterable[int]) -> None:
-        super().__init__([0] * len(encoded))
-        self.encoded, self.left_out = encoded, tuple(left_out)
+        mask = bytearray(len(encoded))
         for first, last in encoded.within_all(extents):
-            self[first:last] = [1] * (last - first)
+            mask[first:last] = b"\1" * (last - first)
+        super().__init__(mask)
+        self.encoded, self.left_out = encoded, tuple(left_out)
 
     @property
     def ids(self) -> list[int]:
