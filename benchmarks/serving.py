@@ -15,7 +15,7 @@ from .table import OURS, Row
 from .timing import Lap, lap
 
 #: Seconds that a delta, or an id, may take with all that a server makes of it; and bytes that a stream may keep beside its text.
-DELTA_SECONDS, STREAM_BYTES = 4e-6, 3 * 1024
+DELTA_SECONDS, STREAM_BYTES = 4e-6, 3_000
 FLAT_GOALS = {OURS: DELTA_SECONDS, "smaller": 1.25}
 SMALLEST, SIZES, QUICK_SIZES = 1, (32, 1024), (16, 128)  #: in KB
 STREAMS, QUICK_STREAMS = 1000, 100

@@ -246,6 +246,8 @@ class _Unroller:
         self.nullable = {symbol.name for symbol in analyzer.NULLABLE}
         self.tried = self._first("promoted")
         self.openers = frozenset().union(*map(self._first, CALL_RULES))
+        self.open_rules: dict[Any, list[tuple[Any, str, int]]] = {}
+        self.with_run: dict[str, bool] = {}
         self.terminals: dict[Stack, list[str]] = {}  # by what was asked for before
         self.numbers: dict[Stack, int] = {}
         self.states: list[State] = []
@@ -374,34 +376,45 @@ class _Unroller:
             here, cuts = queue.popleft()
             if here is not stack:
                 yield here, cuts
-            items = [item for item in here[-1].kernel if item.index and not item.rule.origin.name.startswith("$")]
-            if len(items) > 1:
-                items.sort(key=lambda item: (len(item.rule.expansion) - item.index, str(item)))
-            for item in items:
-                name, rest = str(item.rule.origin.name), item.rule.expansion[item.index :]
-                base = len(here) - item.index
+            for rule, name, index in self._open_rules(here[-1]):
+                rest, base = rule.expansion[index:], len(here) - index
                 skipped, missing = here, False
                 for symbol in rest[:-1]:
                     skipped, missing = self._goto(skipped, symbol), missing or symbol.name not in self.nullable
                     self._reach(skipped, (*cuts, (Op.BROKEN, name, None, base)) if missing else cuts, seen, queue)
-                ended: tuple[Action, ...] = ((Op.END, name, item.rule.alias, base),)
+                ended: tuple[Action, ...] = ((Op.END, name, rule.alias, base),)
                 if rest:
                     ended = ((Op.END, name, None, base),)
                     clean = not missing and not name.startswith("_") and not self._has_run(rest[-1])
                     ended = ((Op.CUT, name, None, base),) if clean else ((Op.BROKEN, name, None, base), *ended)
-                self._reach(self._goto(here[:base], item.rule.origin), (*cuts, *ended), seen, queue)
+                self._reach(self._goto(here[:base], rule.origin), (*cuts, *ended), seen, queue)
+
+    def _open_rules(self, top: Any) -> list[tuple[Any, str, int]]:
+        """The rules that are open on top of an item set, with their names and how far each has come; the nearest to its end first."""
+        found = self.open_rules.get(top)
+        if found is None:
+            items = [item for item in top.kernel if item.index and not item.rule.origin.name.startswith("$")]
+            items.sort(key=lambda item: (len(item.rule.expansion) - item.index, str(item)))
+            found = self.open_rules[top] = [(item.rule, str(item.rule.origin.name), item.index) for item in items]
+        return found
 
     def _reach(self, stack: Stack, cuts: tuple[Action, ...], seen: set[Stack], queue: deque[tuple[Stack, tuple[Action, ...]]]) -> None:
         if stack not in seen:
             seen.add(stack)
             queue.append((stack, cuts))
 
-    def _has_run(self, symbol: Any, seen: frozenset[Any] = frozenset()) -> bool:
-        if symbol.is_term:
-            return symbol.name in RUNS
-        if symbol in seen:
-            return False
-        return any(self._has_run(part, seen | {symbol}) for rule in self.by_origin.get(symbol, ()) for part in rule.expansion)
+    def _has_run(self, symbol: Any) -> bool:
+        """Whether any text may stand in a symbol."""
+        if symbol.name not in self.with_run:
+            reached = {symbol.name: symbol}
+            pending = [symbol]
+            while pending:
+                for rule in self.by_origin.get(pending.pop(), ()):
+                    new = {part.name: part for part in rule.expansion if part.name not in reached}
+                    reached |= new
+                    pending += new.values()
+            self.with_run[symbol.name] = not RUNS.isdisjoint(reached)
+        return self.with_run[symbol.name]
 
     def _first(self, name: str) -> frozenset[str]:
         """The markers that a rule of this name may begin with, leading runs left out."""

@@ -99,6 +99,8 @@ def _spelling(handler: Handler, spell: Callable[[str], str]) -> Handler:
 
 
 def _ops(actions: tuple[Action, ...], handlers: Handlers) -> Ops:
+    if not actions:
+        return ()
     ops: list[tuple[Handler | None, int, str | None]] = []
     for op, rule, alias, depth in actions:
         if op is Op.EMPTY:

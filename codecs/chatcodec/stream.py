@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 class Stream:
     """A parse in progress.  It can be pickled, forked, saved as JSON, and resumed elsewhere."""
 
-    __slots__ = ("_careful", "_feed", "_format", "_guards", "_machine", "_reply", "_sink", "_start", "_text")
+    __slots__ = ("_careful", "_format", "_guards", "_machine", "_reply", "_sink", "_start", "_text")
 
     def __init__(self, format: "Format", start: str, sink: Assembler, machine: Machine, guards: ControlTokens | None = None) -> None:
         self._format, self._start, self._sink, self._machine, self._guards = format, start, sink, machine, guards
         self._text: list[str] | None = [] if sink.policy == "strict" else None  #: for the error that may come
-        self._feed = machine.feed
         self._careful = self._text is not None  #: there is more to do for each piece than to feed it
         self._reply: Reply | None = None
 
@@ -37,7 +36,7 @@ class Stream:
         if self._careful or type(text) is not str:
             self._look_at(text)
         try:
-            self._feed(text)
+            self._machine.feed(text)
         except Refused as refused:
             self._fail(refused)
         events = self._sink.events
@@ -100,7 +99,7 @@ class Stream:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name != "_feed"} | {"_format": self._format.name}
+        return {name: getattr(self, name) for name in self.__slots__} | {"_format": self._format.name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from .formats import get_format
@@ -109,7 +108,6 @@ class Stream:
             setattr(self, name, value)
         self._format = get_format(state["_format"])
         self._machine.bind(self._format.nodes(self._start, self._guards)[0])
-        self._feed = self._machine.feed
 
 
 class IdStream:
