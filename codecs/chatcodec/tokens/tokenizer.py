@@ -173,16 +173,16 @@ class _Weights(dict[int, Extent]):
 
 
 def _extents(weights: _Weights, ids: Sequence[int], first: int, last: int, start: int) -> Where:
-    ends = [start]  # as far as they were asked for
-    found: list[Extent] = []
+    found: list[Extent] = []  # as far as they were asked for
+    end = start
 
     def extent(number: int) -> Extent:
+        nonlocal end
         at = number - first
         while len(found) <= at:
             begun, inside = weights[ids[first + len(found)]]
-            end = ends[-1] + begun
-            found.append((ends[-1] - inside, end))
-            ends.append(end)
+            begin, end = end - inside, end + begun
+            found.append((begin, end))
         return found[at]
 
     return extent
