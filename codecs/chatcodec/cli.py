@@ -4,6 +4,7 @@ Rules of this module: for a pipe JSON (or the rendered text itself), for a termi
 `--json` choose.  What commands share is in `cli_io`.
 """
 
+import gc
 import re
 import sys
 from collections.abc import Iterable
@@ -158,6 +159,7 @@ for command in COMMANDS:
 
 def main() -> None:
     """The entry point: `app`, with usage errors as one line too."""
+    gc.freeze()  # what is imported stays to the end and need not be searched for cycles; nor, below, what is left then
     if sys.stdout is None:
         complain("standard output: it is closed")
         sys.exit(2)
@@ -169,6 +171,7 @@ def main() -> None:
             complain(f"{message} (see {error.ctx.command_path if error.ctx else 'chatcodec'} --help)")
     except typer.Abort:
         code = 130
+    gc.freeze()
     sys.exit(code)
 
 
