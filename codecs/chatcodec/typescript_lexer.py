@@ -51,7 +51,8 @@ class DeclarationLexer(Lexer):
         # a word that stands alone must be one that schemas know
         alone = rf"(?:{'|'.join(sorted(TYPE_NAMES.keys() - {'integer'}))}|any)(?![\w.-]| \| )"
         words = rf"{alone}|(?=[\w.-]++ \| ){spelled['WORDS']}"
-        self.simple = re.compile(f"{spelled['_ANY_ARRAY']}|{words}|{spelled['LITERALS']}|")
+        kinds = {"_ANY_ARRAY": spelled["_ANY_ARRAY"], "WORDS": words, "LITERALS": spelled["LITERALS"], "NOTHING": ""}
+        self.simple = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
         self.value = rf"(?:{self.simple.pattern})(?:\[\])*+(?: \| null)?,(?:\n| // default: )"
         self.head = lru_cache(256)(self._head)
         self.default = lru_cache(256)(self._default)
@@ -159,12 +160,10 @@ class _Cutter:
             self.frames.append(_Frame("union", indent, self.position))
         else:
             match = self.lines.simple.match(text, self.position)
-            shown = match[0] if match else ""
-            if shown == "Array<any>":
-                yield self.token("_ANY_ARRAY", shown)
-            else:
-                yield self.token("NOTHING" if not shown else "LITERALS" if shown[0] == '"' else "WORDS", shown)
-            yield from self.tail(whole=shown.endswith(" | null") and (shown[0] == '"' or shown == "any | null"))
+            assert match is not None and match.lastgroup is not None  # where nothing else stands, NOTHING does
+            kind, shown = match.lastgroup, match[0]
+            yield self.token(kind, shown)
+            yield from self.tail(whole=shown.endswith(" | null") and (kind == "LITERALS" or shown == "any | null"))
 
     def brackets(self, end: int) -> Iterator[Token]:
         while self.position < end:
