@@ -8,7 +8,7 @@ Rules of this module:
 * without a type, an object or array that would be written back the same is read, and scalars stay text;
 * integers are exact, and a number that no double can hold says so.
 
-Sources: JSON Schema 2020-12 for the keywords, Python's type names because tool definitions use them as types.
+Sources: JSON Schema 2020-12 for the keywords, RFC 6901 for references, Python's type names because tool definitions use them as types.
 """
 
 import json
@@ -38,6 +38,7 @@ _WORDS: dict[str, bool | None] = {"True": True, "False": False, "None": None, "t
 _NULL_WORDS = ("null", "None")
 _LONG_NUMBER = re.compile(r"[0-9](?:[0-9.]){15,}|[eE][+-]?[0-9]{3}").search
 _MAX_REFERENCES = 32
+_INDEX_DIGITS = 9  #: Python reads no more than a few thousand
 
 Types = frozenset[str]
 
@@ -48,26 +49,34 @@ Reading = tuple[Any, str | None]
 # ------------------------------------------------------------------------------------------------------------- schemas
 
 
-def types_of(schema: Any, root: Any = None, depth: int = 0) -> Types | None:
+def types_of(schema: Any, root: Any = None) -> Types | None:
     """The JSON types that a schema allows, or None if it does not say.  `root` is where `$ref` is looked up."""
+    return _types_of(schema, root, {}, 0)
+
+
+def _types_of(schema: Any, root: Any, seen: dict[int, tuple[Any, Types | None]], depth: int) -> Types | None:
+    """`seen` has each schema, by identity, with its types: none until they are known, so a reference that comes round says nothing."""
     if (type(schema) is not dict and not isinstance(schema, Mapping)) or depth > _MAX_REFERENCES:
         return None
     declared = schema.get("type")
     if isinstance(declared, str) and declared in TYPE_NAMES and _NARROWING.isdisjoint(schema):
         return _SINGLE[TYPE_NAMES[declared]]
+    if id(schema) in seen:
+        return seen[id(schema)][1]
+    seen[id(schema)] = schema, None
     found: list[Types | None] = []
     if isinstance(declared, str):
         found.append(frozenset((TYPE_NAMES[declared],)) if declared in TYPE_NAMES else None)
     elif isinstance(declared, (list, tuple)):
         found.append(frozenset(TYPE_NAMES[name] for name in declared if isinstance(name, str) and name in TYPE_NAMES) or None)
     if isinstance(schema.get("$ref"), str):
-        found.append(types_of(resolve(schema["$ref"], root), root, depth + 1))
+        found.append(_types_of(resolve(schema["$ref"], root), root, seen, depth + 1))
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), (list, tuple)) and schema[key]:
-            branches = [types_of(branch, root, depth + 1) for branch in schema[key]]
+            branches = [_types_of(branch, root, seen, depth + 1) for branch in schema[key]]
             found.append(None if None in branches else frozenset().union(*(branch for branch in branches if branch)))
     if isinstance(schema.get("allOf"), (list, tuple)):
-        found += [types_of(branch, root, depth + 1) for branch in schema["allOf"]]
+        found += [_types_of(branch, root, seen, depth + 1) for branch in schema["allOf"]]
     if isinstance(schema.get("enum"), (list, tuple)) and schema["enum"]:
         found.append(frozenset(map(json_type, schema["enum"])))
     if "const" in schema:
@@ -78,7 +87,10 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> Types | None:
     types = known[0]
     for more in known[1:]:
         types = _both(types, more)
-    return types | {"null"} if schema.get("nullable") is True else types
+    if schema.get("nullable") is True:
+        types |= {"null"}
+    seen[id(schema)] = schema, types
+    return types
 
 
 def _both(one: Types, other: Types) -> Types:
@@ -90,15 +102,20 @@ def _both(one: Types, other: Types) -> Types:
 
 
 def resolve(reference: str, root: Any) -> Any:
-    """What a reference inside the document, `#/$defs/X`, points to."""
-    target = root
-    if not reference.startswith("#"):
+    """What a reference inside the document, `#` or `#/$defs/X`, points to; None if it points nowhere that is known."""
+    pointer = reference.removeprefix("#")
+    if pointer == reference or (pointer and not pointer.startswith("/")):  # another document, or an anchor
         return None
-    for step in reference[1:].split("/")[1:]:
+    if "%" in pointer:
+        from urllib.parse import unquote
+
+        pointer = unquote(pointer)
+    target = root
+    for step in pointer.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
         if isinstance(target, Mapping):
             target = target.get(step)
-        elif isinstance(target, (list, tuple)) and step.isdecimal() and int(step) < len(target):
+        elif isinstance(target, (list, tuple)) and len(step) <= _INDEX_DIGITS and step.isdecimal() and int(step) < len(target):
             target = target[int(step)]
         else:
             return None

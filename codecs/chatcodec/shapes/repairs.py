@@ -17,10 +17,8 @@ from typing import Any, NamedTuple
 from ..errors import Loss
 from ..kept import kept_by_content
 from ..messages import function_of
-from ..values import resolve as resolve
-from ..values import types_of
+from ..values import resolve, types_of
 
-_MAX_DEPTH = 32  #: of references and alternatives that are followed in a schema
 _WHOLE = frozenset(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"))
 _BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "default", "const"))
 _OWN = frozenset(("default", "const", "enum", "examples", "example"))  #: keywords whose value is the author's own data
@@ -84,7 +82,7 @@ def mend_arguments(
             repairs.append(Repair(code, path, ",".join(names)))
     if notes.removed and root is not None:
         declared: dict[str, int] = {}
-        for view in _views([root], root, 0):
+        for view in _views([root], root):
             for key in _mapping(view.get("properties")):
                 declared.setdefault(key, len(declared))
         places = [declared[key] for key in mended if key in declared]
@@ -101,7 +99,7 @@ class _Notes(NamedTuple):
 
 
 def _mend_object(value: Mapping[str, Any], schemas: list[Any] | None, root: Any, where: str, notes: _Notes, depth: int) -> dict[str, Any]:
-    views = None if schemas is None else list(_views(schemas, root, 0))
+    views = None if schemas is None else list(_views(schemas, root))
     required = frozenset[str]() if views is None else _required(views)
     mended: dict[str, Any] = {}
     for key, inner in value.items():
@@ -129,7 +127,7 @@ def _mend_value(value: Any, schemas: list[Any] | None, root: Any, place: str, no
         return value
     if isinstance(value, Mapping):
         return _mend_object(value, schemas or None, root, f"{place}.", notes, depth)
-    items = [view["items"] for view in _views(schemas or [], root, 0) if isinstance(view.get("items"), Mapping)] or None
+    items = [view["items"] for view in _views(schemas or [], root) if isinstance(view.get("items"), Mapping)] or None
     return [
         _mend_value(inner, items, root, f"{place}[{index}]", notes, depth + 1)
         if isinstance(inner, (float, Mapping, list, tuple))
@@ -138,17 +136,21 @@ def _mend_value(value: Any, schemas: list[Any] | None, root: Any, place: str, no
     ]
 
 
-def _views(schemas: Sequence[Any], root: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-    """The schemas themselves and all that they refer to or choose between."""
-    for schema in schemas:
-        if isinstance(schema, Mapping) and depth < _MAX_DEPTH:
-            yield schema
-            more = [resolve(schema["$ref"], root)] if isinstance(schema.get("$ref"), str) else []
-            for key in ("anyOf", "oneOf", "allOf"):
-                if isinstance(schema.get(key), (list, tuple)):
-                    more += schema[key]
-            if more:
-                yield from _views(more, root, depth + 1)
+def _views(schemas: Sequence[Any], root: Any) -> Iterator[Mapping[str, Any]]:
+    """The schemas themselves and all that they refer to or choose between, each once."""
+    seen = {}  # by identity, and kept, since what is gone leaves its identity to another
+    pending = [*reversed(schemas)]
+    while pending:
+        schema = pending.pop()
+        if id(schema) in seen or not isinstance(schema, Mapping):
+            continue
+        seen[id(schema)] = schema
+        yield schema
+        more = [resolve(schema["$ref"], root)] if isinstance(schema.get("$ref"), str) else []
+        for key in ("anyOf", "oneOf", "allOf"):
+            if isinstance(schema.get(key), (list, tuple)):
+                more += schema[key]
+        pending += reversed(more)
 
 
 def _schemas_of(key: str, views: Sequence[Mapping[str, Any]]) -> list[Any]:
