@@ -8,14 +8,11 @@ import json
 import re
 from typing import Any
 
-from .jsontext import STRING_END
+from .jsontext import HEX, HIGH, STRING_END, mend_halves
 
 _STRUCTURE = re.compile(r'["{}\[\],:]').search
-_HIGH, _LOW, _HEX = r"[dD][89abAB][0-9a-fA-F]{2}", r"[dD][c-fC-F][0-9a-fA-F]{2}", r"[0-9a-fA-F]"
-#: An escape, or a pair that makes one character; half a pair is `lone` once it is certain that the other does not come.
-_ESCAPE = re.compile(rf"\\u{_HIGH}\\u{_LOW}|(?P<lone>\\u{_HIGH}(?!\\?\Z|\\u{_HEX}{{0,3}}\Z)|\\u{_LOW})|\\.", re.DOTALL).sub
 #: The end of a text that is, or may become, the beginning of an escape or of a pair.
-_CUT_ESCAPE = re.compile(rf"(?:[^\\]|\\.)*?(?P<held>\\(?:u(?:{_HEX}{{0,3}}|{_HIGH}(?:\\(?:u{_HEX}{{0,3}})?)?))?)\Z", re.DOTALL).fullmatch
+_CUT_ESCAPE = re.compile(rf"(?:[^\\]|\\.)*?(?P<held>\\(?:u(?:{HEX}{{0,3}}|{HIGH}(?:\\(?:u{HEX}{{0,3}})?)?))?)\Z", re.DOTALL).fullmatch
 NAME_KEYS = ("name",)
 ARGUMENTS_KEYS = ("args", "arguments")
 
@@ -123,7 +120,7 @@ class CallScanner:
         if not self.keeps:
             return
         try:
-            text = json.loads(f'"{"".join(self.raw)}"')
+            text = json.loads(f'"{mend_halves("".join(self.raw))}"')
         except ValueError:
             text = None
         self.keeps = False
@@ -140,18 +137,14 @@ class CallScanner:
             return ""
         text = self.held + "".join(self.pieces)
         self.pieces, self.held = [], ""
+        text = mend_halves(text)
         if "\\" not in text:
             return text
-        text = _ESCAPE(_mended, text)
         cut = _CUT_ESCAPE(text) if self.in_arguments else None
         if cut is not None:
             self.held = cut.group("held")
             text = text[: len(text) - len(self.held)]
         return text
-
-
-def _mended(match: re.Match[str]) -> str:
-    return "\\ufffd" if match.group("lone") else match.group()
 
 
 def cut_arguments(scanner: CallScanner, text: str) -> tuple[dict[str, Any], dict[str, str] | None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import Loss
 from .grammar import QUOTES
+from .jsontext import is_readable
 from .messages import NAMESPACE, Call, Tool, function_of
 from .values import NO_SIGNATURE, Signature, read_value, signature_of
 from .wire import ARGUMENT, ARGUMENT_NAME, ARGUMENTS, CALL, CONTENT, CONTROL, REASONING, RESULT, SYSTEM, USER, Wire
@@ -178,8 +179,11 @@ def _argument_losses(
             if text.startswith(NAMESPACE) and text not in functions and text[len(NAMESPACE) :] in functions:
                 yield Loss("value_type_lost", f"messages[{message}].tool_calls[{call}].function.name", text)
         elif kind == ARGUMENTS:
+            path = f"messages[{message}].tool_calls[{call}].function.arguments"
             if not _finite(messages[message]["tool_calls"][call].arguments):
-                yield Loss("non_finite_number", f"messages[{message}].tool_calls[{call}].function.arguments", str(message))
+                yield Loss("non_finite_number", path, str(message))
+            elif not is_readable(text):
+                yield Loss("value_type_lost", path, str(message))
         elif kind == ARGUMENT_NAME:
             name = text
         elif kind == ARGUMENT:
@@ -196,28 +200,41 @@ def _argument_losses(
 
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal and of the same types throughout, so that 1, 1.0 and True differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other and math.copysign(1, one) == math.copysign(1, other)
-    return type(one) is type(other) and bool(one == other)
+    pending = [(one, other)]
+    while pending:
+        one, other = pending.pop()
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            if list(one) != list(other):
+                return False
+            pending += [(one[key], other[key]) for key in one]
+        elif isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+            if len(one) != len(other):
+                return False
+            pending += zip(one, other, strict=True)
+        elif type(one) is not type(other) or one != other or (isinstance(one, float) and math.copysign(1, one) != math.copysign(1, other)):
+            return False
+    return True
+
+
+def _within(value: Any) -> Iterator[Any]:
+    """A value and all that it holds, however deep."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        yield one
+        if isinstance(one, Mapping):
+            pending += one.values()
+        elif isinstance(one, (list, tuple)):
+            pending += one
 
 
 def _finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, Mapping):
-        return all(map(_finite, value.values()))
-    return all(map(_finite, value)) if isinstance(value, (list, tuple)) else True
+    return type(value) is str or all(math.isfinite(one) for one in _within(value) if isinstance(one, float))
 
 
 def _sorted(value: Any) -> bool:
     """Whether the keys of all objects in a value are in order."""
-    if isinstance(value, Mapping):
-        return list(value) == sorted(value) and all(map(_sorted, value.values()))
-    return all(map(_sorted, value)) if isinstance(value, (list, tuple)) else True
+    return all(list(one) == sorted(one) for one in _within(value) if isinstance(one, Mapping))
 
 
 def _quoting_losses(format: "Format", wire: Wire) -> Iterator[Loss]:

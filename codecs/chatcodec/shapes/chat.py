@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ..errors import Loss, nearest
-from ..jsontext import dumps
+from ..jsontext import dumps, half_at
 from ..messages import MESSAGE_KEYS, REASONING_KEYS, TEXT_PART_TYPES, Door, admit
 from .repairs import Known, Repair, in_call_order, known, may_be_damaged, mend_arguments, mend_tools
 
@@ -115,12 +115,7 @@ def json_text(value: Any, path: str, losses: list[Loss] | None = None) -> str:
         raise RowError("arguments_not_json", path, f"a value that JSON cannot hold: {error}") from None
     if losses is not None and ("NaN" in text or "Infinity" in text) and not _finite(text):
         losses.append(Loss("non_finite_number", path))
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
-            return json.dumps(value)
-    return text
+    return text if half_at(text) is None else json.dumps(value)  # only an escape can say half of a surrogate pair
 
 
 def _finite(text: str) -> bool:

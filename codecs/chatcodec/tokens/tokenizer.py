@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..errors import CodecError
+from ..jsontext import half_at
 
 Extent = tuple[int, int]
 Where = Callable[[int], Extent]
@@ -81,11 +82,8 @@ def adapt(tokenizer: Any) -> Adapter:
 
 def check_text(text: str) -> None:
     """Raises CodecError for half a surrogate pair, which no tokenizer can encode."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise CodecError(f"half a surrogate pair at character {error.start}, which no tokenizer can encode") from None
+    if (place := half_at(text)) is not None:
+        raise CodecError(f"half a surrogate pair at character {place}, which no tokenizer can encode")
 
 
 # ----------------------------------------------------------------------------------------------------------- tokenizers
