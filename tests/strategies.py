@@ -77,6 +77,7 @@ __all__ = [
     "scalars",
     "schemas",
     "spliced",
+    "spliced_text",
     "texts",
     "tools",
 ]
@@ -100,15 +101,21 @@ def _after_any_prompt(draw: DrawFn, fmt: chatcodec.Format, texts: SearchStrategy
 
 @st.composite
 def spliced(draw: DrawFn, fmt: chatcodec.Format) -> Completion:
-    """A canonical completion that was cut off, or of which a stretch was taken out, written twice, or replaced by another text."""
+    """A canonical completion that is `spliced_text`, and that may be cut off behind the splice."""
     made = draw(canonical(fmt))
-    positions = st.integers(0, len(made.text))
+    return made._replace(text=draw(spliced_text(fmt, made.text, may_end=True)))
+
+
+@st.composite
+def spliced_text(draw: DrawFn, fmt: chatcodec.Format, text: str, *, may_end: bool = False) -> str:
+    """A text of which a stretch was taken out, written twice, or replaced by another text; `may_end`: what follows may be gone."""
+    positions = st.integers(0, len(text))
     start, end = sorted((draw(positions), draw(positions)))
-    stretch = made.text[start:end]
+    stretch = text[start:end]
     literals = tuple(sorted(set(markers(fmt.name).values())))
     middle = draw(st.sampled_from(("", stretch * 2)) | st.sampled_from(literals) | texts(literals, max_size=2))
-    rest = made.text[end:] if draw(st.integers(0, 3)) else ""
-    return made._replace(text=made.text[:start] + middle + rest)
+    rest = text[end:] if not may_end or draw(st.integers(0, 3)) else ""
+    return text[:start] + middle + rest
 
 
 def completions(fmt: chatcodec.Format) -> SearchStrategy[Completion]:

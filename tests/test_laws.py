@@ -493,6 +493,49 @@ def test_many_parts_are_read_back_in_linear_time(name: str, role: str) -> None:
 
 @formats
 @given(data=st.data())
+def test_a_text_that_no_template_writes_is_no_prompt(name: str, data: st.DataObject) -> None:
+    """Nothing in a prompt is passed over or read as something else: what is read renders to the very text."""
+    fmt = chatcodec.get_format(name)
+    tools = data.draw(make.tools())
+    rendered = make.rendered(fmt, data.draw(make.conversations(tools)), tools=tools)
+    text = data.draw(make.spliced_text(fmt, rendered.text))
+    try:
+        read = fmt.parse_prompt(text)
+    except chatcodec.ParseError as error:
+        event("refused")
+        assert 0 <= error.position <= len(text)
+        return
+    event("read")
+    assert fmt.render(read.messages, tools=read.tools, **read.options).text == text
+
+
+SOLAR_ARGUMENT = "<|tool_arg:start|>query<|tool_arg:value|>a<|tool_arg:end|>\n"
+CALLING = (
+    ("inkling", '{"query":"a"}', '{"query":"a",}'),
+    ("inkling", '{"query":"a"}', '{"query":"b","query":"a"}'),
+    ("inkling", '{"query":"a"}', '{"query": "a"}'),
+    ("inkling", '{"query":"a"}', '{"query":NaN}'),
+    ("inkling", '"name":"search"', '"name":"find"'),
+    ("inkling", ',"args":{"query":"a"}', ""),
+    ("qwen3_5", "<parameter=query>\na\n</parameter>\n", "<parameter=query>\na\n</parameter>\n" * 2),
+    ("solar_open2", SOLAR_ARGUMENT, SOLAR_ARGUMENT * 2),
+    ("harmony_xml", '<rfl:parameter name="query">\na\n</rfl:parameter>', '<rfl:parameter name="query">\na\n</rfl:parameter>\n' * 2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "written", "forged"), CALLING)
+def test_a_call_that_no_template_writes_is_refused(name: str, written: str, forged: str) -> None:
+    """Not dropped, and not read as another call, whatever a completion with it would come to."""
+    fmt = chatcodec.get_format(name)
+    call = {"id": "c0", "type": "function", "function": {"name": "search", "arguments": {"query": "a"}}}
+    text = fmt.render([{"role": "user", "content": "?"}, {"role": "assistant", "content": None, "tool_calls": [call]}]).text
+    assert text.count(written) == 1
+    with pytest.raises(chatcodec.ParseError):
+        fmt.parse_prompt(text.replace(written, forged))
+
+
+@formats
+@given(data=st.data())
 def test_parse_prompt_undoes_a_prompt(name: str, data: st.DataObject) -> None:
     fmt = chatcodec.get_format(name)
     pieces = make.pieces_of(name, whole=data.draw(st.integers(0, 3)) == 0)
@@ -507,12 +550,8 @@ def test_parse_prompt_undoes_a_prompt(name: str, data: st.DataObject) -> None:
         assert forged, "a prompt whose texts forge no marker is a prompt"
         event("forged: no prompt")
         return
-    again = fmt.render(read.messages, tools=read.tools, **read.options)
-    if forged and again.text != rendered.text:
-        event("forged: another prompt")
-        return
     event("forged: the same prompt" if forged else "plain")
-    assert again.text == rendered.text
+    assert fmt.render(read.messages, tools=read.tools, **read.options).text == rendered.text
     if any(not path.startswith("messages[") for path in forged):
         return
     assert bool(read.options.get("add_generation_prompt")) == bool(given.get("add_generation_prompt"))
@@ -546,10 +585,11 @@ def _unexplained_tools(given: make.Tools, read: make.Tools | None, losses: Seque
 def _unexplained_messages(given: list[Message], read: list[Message], losses: Sequence[Loss]) -> list[str]:
     """The differences that no loss names, up to the first message that forges a marker."""
     gone = {loss.path for loss in losses if loss.code in GONE}
-    kept = [(f"messages[{index}]", message) for index, message in enumerate(given) if f"messages[{index}]" not in gone]
+    forging = [any(loss.code in FORGED for loss in _within(losses, f"messages[{index}]")) for index in range(len(given))]
+    last = forging.index(True) if True in forging else None
+    numbered = list(enumerate(given))[: None if last is None else last + 1]
+    kept = [(f"messages[{index}]", message) for index, message in numbered if f"messages[{index}]" not in gone]
     for (path, message), back in zip(kept, read, strict=False):
         if found := unexplained(message, back, losses, path):
             return found
-        if any(loss.code in FORGED for loss in _within(losses, path)):
-            return []
-    return [] if len(kept) == len(read) else [f"{len(kept)} messages were read back as {len(read)}"]
+    return [] if last is not None or len(kept) == len(read) else [f"{len(kept)} messages were read back as {len(read)}"]

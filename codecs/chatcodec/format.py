@@ -19,9 +19,10 @@ from .assembler import Assembler, Refused
 from .calls import HANDLERS
 from .controls import ControlTokens
 from .detokenizer import Detokenizer, vocabulary
-from .errors import CodecError, Loss, ParseError, RenderError, nearest
+from .errors import CodecError, Loss, ParseError, RenderError, nearest, parting
 from .events import Event
 from .grammar import compile_tables, markers
+from .jsontext import half_at
 from .machine import Machine
 from .messages import Conversation, Door, Function, Message, Tool, admit
 from .nodes import Node, build_nodes
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 POLICIES = ("strict", "recover", "raw")
 FINISH_REASONS = ("stop", "tool_calls", "length")
+_SHOWN = 24  #: characters of what a template would have written
 _PROSE = 80  #: a marker longer than this is a paragraph of instructions
 _TOKEN = regex.compile(r"<\|[^|<>]+\|>")
 _OPENER = regex.compile(r"<\|[^|<>]+\Z")
@@ -368,8 +370,14 @@ class Format:
         return ParseError(self.name, text, diagnostic.span[0], reason, diagnostics=[*sink.diagnostics, diagnostic])
 
     def parse_prompt(self, text: str) -> Conversation:
-        """The messages, tools and options that render to this text.  Raises ParseError where it is no prompt of the format."""
+        """The messages, tools and options that render to this text.
+
+        Raises ParseError where there are none: where the text is no prompt of the format, or is one that reads as a conversation
+        which the template writes otherwise.
+        """
         self._check_text(text)
+        if (place := half_at(text)) is not None:
+            raise ParseError(self.name, text, place, "half of a surrogate pair, which is no text")
         nodes, depth = self.nodes("prompt")
         reader = self._prompt_reader()
         try:
@@ -379,7 +387,18 @@ class Format:
             raise ParseError(self.name, text, error.position, "this does not belong in a prompt", expected=error.expected) from None
         except Misfit as error:
             raise ParseError(self.name, text, error.position, error.reason) from None
+        self._check_undone(text, messages, reader.tools, options)
         return Conversation.model_validate({"messages": messages, "tools": reader.tools or None, "options": options})
+
+    def _check_undone(self, text: str, messages: list[dict[str, Any]], tools: list[Any], options: Mapping[str, Any]) -> None:
+        """Rendering is the inverse of reading, or what was read is not what the text says."""
+        try:
+            written = self.render(messages, tools, **options).text
+        except RenderError as error:
+            raise ParseError(self.name, text, 0, f"no template writes what this says: {error.path}: {error.detail}") from None
+        if written != text:
+            place = parting(text, written)
+            raise ParseError(self.name, text, place, "the template writes this otherwise", expected=(written[place : place + _SHOWN],))
 
     def _prompt_reader(self) -> PromptReader:
         ways = Ways({}, empty_reasoning=self.empty_reasoning, text_blocks=self.text_blocks)
